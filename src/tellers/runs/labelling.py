@@ -33,7 +33,9 @@ Order = Literal["given", "shuffled", "typical", "active"]
 ORDERS = ("given", "shuffled", "typical", "active")
 AfterFail = Literal["stop", "full price"]
 AFTER_FAIL = ("stop", "full price")
-StoppedBy = Literal["the budget", "the number of queries", "the number of labels", "the end of the pool"]
+StoppedBy = Literal[
+    "the budget", "the number of queries", "the number of labels", "the end of the pool", "a failed test"
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,10 +124,11 @@ def label_pool(
     """
     n_pool = count_rows(X_pool)
     check_asking(order, n_pool=n_pool, batch=batch, n_queries=n_queries, n_labels=n_labels)
-    if is_one_batch(room.mechanism):
-        require_one_batch(room.mechanism, order, n_pool=n_pool, n_queries=n_queries, n_labels=n_labels)
-        after_batch, batch = batch, int(room.mechanism.n_queries)
-        n_queries = batch
+    tested: Any = room.mechanism if is_one_batch(room.mechanism) else None
+    after_batch = batch
+    if tested is not None:
+        require_one_batch(tested, order, n_pool=n_pool, n_queries=n_queries, n_labels=n_labels)
+        batch = n_queries = int(tested.n_queries)
     if after_fail not in AFTER_FAIL:
         raise ValueError(f"Expected after_fail to be one of {', '.join(AFTER_FAIL)}, got {after_fail!r}.")
     hears = listens(room.mechanism)
@@ -169,17 +172,18 @@ def label_pool(
         if teaches and not run.stopped_by:
             drawn = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
             taught = run.teach(student, X_pool, seed=drawn)
-    if not is_one_batch(room.mechanism):
-        return run.labels()
-    tested = run.labels()
-    passed = tested.n_answered > 0
-    if passed or not len(tested) or after_fail == "stop":
-        return replace(tested, passed=passed if len(tested) else None)
-    plain = replace(room, mechanism=room.mechanism.without_test())
+    labels = run.labels()
+    if tested is None or not len(labels):
+        return labels
+    if labels.n_answered:
+        return replace(labels, passed=True)
+    if after_fail == "stop":
+        return replace(labels, passed=False, stopped_by="a failed test")
+    plain = replace(room, mechanism=tested.without_test())
     again = _Run(
         plain, run.queries, key=f"{key}/full", most=most, n_labels=None, batch=after_batch, may_stop=True
     )
-    again.ask(tested.rows, plain.mechanism, None, progress=progress)
+    again.ask(labels.rows, plain.mechanism, None, progress=progress)
     return replace(again.labels(), n_lost=run.n_lost + again.n_lost, passed=False)
 
 

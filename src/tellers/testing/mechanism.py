@@ -577,22 +577,23 @@ def check_batches(
     delta = delta_of(offered)
     require(0 <= delta < 1 and delta == delta_of(again), f"Expected a delta in [0, 1), got {delta}.")
     pairs = _batch_pairs(np.random.default_rng(seed), n_teachers, n_classes, n_queries=n)
-    for here, _ in pairs:
-        _check_batch(mechanism, here, price, delta, seed=seed)
+    for votes, _ in pairs:
+        _check_batch(mechanism, votes, price, delta, seed=seed)
     n_first, found = max(200, n_draws // 10), []
     for at, pair in enumerate(pairs):
         drawn = [_draw_batches(mechanism, votes, n_first, seed + 2 * at + i) for i, votes in enumerate(pair)]
         score = learn_score(*drawn)
-        found.append((_excess(*(score(side) for side in drawn), price, delta, alarm=0.01), at, score))
+        here, there = (score(side) for side in drawn)
+        found.append((_excess(here, there, price, delta, alarm=0.01), at, score))
     # Those that look worst are drawn again, by an event that was chosen before.
     for _, at, score in sorted(found, key=lambda one: -one[0])[:3]:
-        sides = [
+        here, there = (
             score(_draw_batches(mechanism, votes, n_draws, seed + 1000 + 2 * at + i))
             for i, votes in enumerate(pairs[at])
-        ]
+        )
         counts = [votes.counts.tolist() for votes in pairs[at]]
         require(
-            _excess(*sides, price, delta, alarm=FALSE_ALARM / 3) <= 0,
+            _excess(here, there, price, delta, alarm=FALSE_ALARM / 3) <= 0,
             f"Expected a price above what a batch tells; draws prove more, between the votes {counts[0]} and "
             f"{counts[1]}. Raise the price, or look for noise that is not drawn.",
         )
