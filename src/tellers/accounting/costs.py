@@ -576,6 +576,8 @@ def account(
         file = kept(votes)
         cast, student, answered = file.votes, getattr(file, "student", None), file.answered
     require_votes_on(answers_of(mechanism), cast, type(mechanism).__name__)
+    if is_by_batch(mechanism):  # it may refuse these public numbers
+        price_of(mechanism, Unit(), len(cast), n_teachers=cast.n_teachers, n_classes=cast.n_classes)
     notes: list[str] = []
     one_price = bool(getattr(mechanism, "one_price", False))
     beliefs = _student(mechanism, cast, student, notes)

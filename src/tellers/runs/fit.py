@@ -32,7 +32,7 @@ from ..ledger.sqlite import SqliteLedger
 from ..mechanisms.base import Mechanism, accountant_for
 from ..privacy import noise
 from ..privacy._files import write_whole
-from ..privacy.budget import Budget
+from ..privacy.budget import Accountant, Budget
 from ..privacy.release import SILENT, describe
 from ..privacy.sealed import Sealed
 from ..teachers.ensemble import train_ensemble
@@ -671,7 +671,7 @@ def telling_what_is_spent(ledger: Ledger, budget: Budget) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        spent = ledger.spent.epsilon(budget.delta)
+        spent = (getattr(ledger, "accountant", None) or Accountant(budget)).epsilon(ledger.spent)
         error.add_note(f"On the ledger, with or without labels: epsilon {spent:.4g} is spent.")
         if isinstance(error, BudgetExhausted):
             error.add_note("Take more noise, and more teachers to bear it, or a larger budget.")
