@@ -3,6 +3,7 @@
     python benchmarks/scale.py            10,000 teachers x 4,096 queries, some seconds
     python benchmarks/scale.py --full     10,000 teachers x 1,000,000 queries: 10 GB on disk, half an hour
     python benchmarks/scale.py --full --only teachers --jobs 2 --folder DIR    one step, on votes there
+    python benchmarks/scale.py --growth benchmarks/growth.md    how costs grow, one thing at a time: a table
     python benchmarks/scale.py --check    exit 1 under 1,000 queries per second, or over the limit of memory
 
 Ballots are made up (seed 7, 10 classes, the planner's consensus), GNMax with sigma 400, about 100 orders, one
@@ -23,16 +24,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
-from tellers import GNMax, Votes
-from tellers.accounting import exact_cost, exact_cost_of_parts
+from tellers import Budget, ConfidentGNMax, GNMax, LabelVotes, Tau, Unit, Votes
+from tellers.accounting import Consensus, exact_cost, exact_cost_of_parts
 from tellers.accounting.exact import query_costs, teacher_costs_of_parts
-from tellers.privacy import DEFAULT_ORDERS, RdpCurve
+from tellers.mechanisms.base import price_of
+from tellers.privacy import DEFAULT_ORDERS, Accountant, RdpCurve
+from tellers.privacy.noise import secure
 from tellers.teachers import StoredVotes, VoteWriter, stored_votes
 
 SEED = 7
@@ -151,6 +155,96 @@ def peak_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
+Row = tuple[str, str, float]  # what is done, on how much, and how many CPU seconds it took
+
+
+def growing() -> Iterator[Row]:
+    """Yield what takes how long: teachers, queries, classes, labels or the scale grow, and the rest stays."""
+    price = GNMax(sigma=41.0).price(Unit())  # what is made once
+    for n in (250, 1000, 5000):
+        public = {"n_teachers": n, "n_classes": N_CLASSES}
+        for asked in (GNMax(0.16 * n), ConfidentGNMax(0.16 * n, 0.8 * n, 0.6 * n)):
+            seconds = cpu_seconds(partial(price_of, asked, Unit(), 1, **public), repeat=1)
+            yield f"price, {type(asked).__name__}, first call", f"{n:,} teachers", seconds
+    accountant = Accountant(Budget(epsilon=100.0, delta=1e-6))
+    for n in (100, 10_000, 1_000_000):
+        seconds = cpu_seconds(repeated(partial(accountant.affords, n * price, price), 500)) / 500
+        yield "`affords`, Rényi rule", f"{n:,} queries before", seconds
+    exact_cost(GNMax(40.0), agreeing(250, N_CLASSES, 50))  # what is made once
+    for n in (1000, 10_000, 100_000):
+        votes = agreeing(250, N_CLASSES, n)
+        seconds = cpu_seconds(partial(exact_cost, GNMax(40.0), votes), repeat=1)
+        yield "exact, GNMax", f"{n:,} queries", seconds
+    for n in (250, 1000, 5000):
+        votes = agreeing(n, N_CLASSES, 1000)
+        seconds = cpu_seconds(partial(exact_cost, GNMax(0.16 * n), votes))
+        yield "exact, GNMax, 1,000 queries", f"{n:,} teachers", seconds
+    for n in (10, 30, 100):
+        seconds = cpu_seconds(partial(exact_cost, GNMax(40.0), agreeing(250, n, 1000)))
+        yield "exact, GNMax, 1,000 queries", f"{n} classes", seconds
+    for n in (250, 1000, 5000):
+        votes = agreeing(n, N_CLASSES, 1000)
+        for asked in (GNMax(0.08 * n), ConfidentGNMax(0.16 * n, 0.8 * n, 0.6 * n)):
+            seconds = cpu_seconds(partial(asked.envelope, votes, order=20.0), repeat=1)
+            yield f"envelope to publish by, {type(asked).__name__}, 1,000 queries", f"{n:,} teachers", seconds
+    for n in (20, 100, 500):
+        rng = np.random.default_rng(SEED)
+        ballots = (rng.random((50, 20, n)) < rng.beta(0.2, 3, (20, n))).astype(np.int64)
+        told = LabelVotes.from_ballots(ballots, n_labels=n)
+        seconds = (
+            cpu_seconds(partial(exact_cost, Tau(sigma=10.0, n_labels=n, max_norm=2.0), told), repeat=1) / 20
+        )
+        yield "exact, Tau, a query of 50 teachers", f"{n} labels", seconds
+    draw = secure().discrete_gaussian
+    for sigma in (4, 40, 400, 2000):
+        seconds = cpu_seconds(partial(draw, sigma, 1), repeat=1)
+        yield "secure noise, table and first draw", f"sigma {sigma:,}", seconds
+    for sigma in (4, 40, 400, 2000, 4000):
+        seconds = cpu_seconds(partial(draw, sigma, 200_000)) / 200_000
+        yield "secure noise, one of 200,000 draws", f"sigma {sigma:,}", seconds
+
+
+def repeated(work: Callable[[], object], n: int) -> Callable[[], object]:
+    """Return what does the work n times."""
+    return lambda: [work() for _ in range(n)]
+
+
+def agreeing(n_teachers: int, n_classes: int, n_queries: int) -> Votes:
+    """Return made-up votes with the planner's consensus."""
+    return Consensus().votes(n_teachers, n_classes, n_queries=n_queries, seed=SEED)[0]
+
+
+def growth(place: Path) -> None:
+    """Write a table of what grows how, by kind of work; the last column is the ratio to the row before."""
+    by_work: dict[str, list[tuple[str, float]]] = {}
+    for work, size, seconds in growing():
+        show(f"{work}, {size}")
+        # Sizes of another kind (classes after teachers) begin anew.
+        by_work.setdefault(f"{work}|{size.split()[-1] if size[0].isdigit() else ''}", []).append(
+            (size, seconds)
+        )
+    lines = ["| what | of | CPU time | times the row before |", "|---|---|---|---|"]
+    for work, rows in by_work.items():
+        for i, (size, seconds) in enumerate(rows):
+            ratio = f"{seconds / rows[i - 1][1]:.1f}" if i else ""
+            lines.append(f"| {'' if i else work.split('|')[0]} | {size} | {readable(seconds)} | {ratio} |")
+    lines += [
+        "",
+        f"{platform.machine()}, {os.cpu_count()} cores with other work, one thread, seed {SEED}, Python ",
+    ]
+    lines[-1] += f"{platform.python_version()}, NumPy {np.__version__}."
+    place.write_text("\n".join(lines) + "\n")
+    print(place.read_text())
+
+
+def readable(seconds: float) -> str:
+    """Return a time in the unit that fits it."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
 def main() -> None:
     """Print one line per step, and fail beyond the limits where asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -166,7 +260,13 @@ def main() -> None:
     parser.add_argument("--only", choices=["both", "total", "teachers"], default="both", help="which costs")
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the accounting")
     parser.add_argument("--check", action="store_true", help="exit 1 when a limit is missed")
+    parser.add_argument(
+        "--growth", type=Path, metavar="FILE", help="write a table of how costs grow, and stop"
+    )
     args = parser.parse_args()
+    if args.growth:
+        growth(args.growth)
+        return
     n_queries = args.queries or (1_000_000 if args.full else 4 * PART)
     resource.setrlimit(resource.RLIMIT_AS, (int(LIMIT_GIB * 2**30),) * 2)
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())

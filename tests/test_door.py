@@ -119,8 +119,10 @@ def test_silence_costs_its_check_alone():
     room = a_room(ConfidentGNMax(sigma=8.0, threshold=300.0, sigma_threshold=20.0))
     release = room.ask([1, 2], key="batch")
     assert release.labels.tolist() == [SILENT, SILENT]
-    check = room.mechanism.check_price(Unit())
-    np.testing.assert_allclose(room.ledger.spent.values, (2 * check).values)
+    votes = room.ensemble.vote([1, 2])
+    silent = room.mechanism.item(Unit(), n_teachers=votes.n_teachers, n_classes=votes.n_classes).price(0)
+    np.testing.assert_allclose(room.ledger.spent.values, (2 * silent).values)
+    assert (silent.values <= room.mechanism.check_price(Unit()).values).all()
 
 
 def test_seeded_noise_is_refused_before_anything_happens():

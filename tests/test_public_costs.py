@@ -34,6 +34,7 @@ from tellers.accounting import (
     public_cost,
     stated_cost,
 )
+from tellers.accounting.costs import public_numbers
 from tellers.mechanisms import (
     EVENTS,
     AdaptiveGNThreshold,
@@ -49,6 +50,7 @@ from tellers.mechanisms import (
     Powerset,
     Tau,
 )
+from tellers.mechanisms.base import price_of
 from tellers.runs import (
     BudgetConfig,
     DataConfig,
@@ -63,7 +65,7 @@ from tellers.runs import (
     reprice,
     run,
 )
-from tellers.runs.labelling import guaranteed_epsilon, most_expected
+from tellers.runs.labelling import guaranteed_epsilon
 
 DELTA, N, N_TEACHERS = 1e-5, 50, 40
 PLENTY = Accountant(Budget(500.0, DELTA))
@@ -104,6 +106,15 @@ def votes_for(mechanism):
     return LABELS_CAST if hasattr(mechanism, "n_labels") else CAST
 
 
+def known(mechanism):
+    """The numbers that prices may go by."""
+    return public_numbers(votes_for(mechanism))
+
+
+def price_of_one(mechanism):
+    return price_of(mechanism, Unit(), **known(mechanism))
+
+
 def asked(mechanism, *, batch):
     """Return the books of a run of N queries in batches, and which were answered."""
     ledger, source, told = MemoryLedger(PLENTY, allow_seeded=True), noise.seeded(7), []
@@ -112,7 +123,7 @@ def asked(mechanism, *, batch):
         part = votes[start : start + batch]
         belief = {"student": BELIEF[start : start + batch]} if name_of(mechanism).startswith("Inter") else {}
         event = {**describe(mechanism, source), "n_queries": len(part)}
-        ticket = ledger.reserve(f"q{start}", mechanism.price(Unit()) * len(part), event=event)
+        ticket = ledger.reserve(f"q{start}", price_of_one(mechanism) * len(part), event=event)
         release = mechanism.release(part, source, **belief)
         ledger.settle(ticket, release)
         told.append(release.answered)
@@ -131,12 +142,16 @@ def test_every_mechanism_is_in_the_table():
 @pytest.mark.parametrize("mechanism", CLASSES + LABELS, ids=name_of)
 def test_account_says_what_a_ledger_charges_and_a_run_states(mechanism):
     stated = books(mechanism).public.epsilon
-    assert stated == (N * mechanism.price(Unit())).epsilon(DELTA)
+    most = N * price_of_one(mechanism)
+    assert stated == most.epsilon(DELTA)
     for batch in (7, N):
         ledger, told = asked(mechanism, batch=batch)
-        assert stated == guaranteed_epsilon(ledger, PLENTY, most=most_expected(N, mechanism))
+        assert stated == guaranteed_epsilon(ledger, PLENTY, most=most)
         charged = PLENTY.epsilon(ledger.spent)
-        assert charged == PLENTY.epsilon(reprice(ledger.entries()).repriced)
+        repriced = PLENTY.epsilon(reprice(ledger.entries()).repriced)
+        # An event does not say how many teachers there are: without that a joint price is not known.
+        has_joint_price = price_of_one(mechanism).epsilon(DELTA) < mechanism.price(Unit()).epsilon(DELTA)
+        assert charged <= repriced if has_joint_price else charged == repriced
         masked = books(mechanism, answered=told)
         assert masked.public.epsilon == stated
         if getattr(mechanism, "one_price", False):
@@ -151,27 +166,29 @@ def test_account_says_what_a_ledger_charges_and_a_run_states(mechanism):
 @pytest.mark.parametrize("mechanism", CLASSES + LABELS, ids=name_of)
 def test_the_budget_that_account_names_pays_for_all_queries(mechanism):
     """One after the other, each at its price; so does every larger budget, and no budget a hair smaller."""
-    price = mechanism.price(Unit())
+    price, given = price_of_one(mechanism), {"delta": DELTA, **known(mechanism)}
     for n in (1, 3, 10, N):
-        needed, public = budget_for(mechanism, n, delta=DELTA), public_cost(mechanism, n, delta=DELTA)
+        needed, public = budget_for(mechanism, n, **given), public_cost(mechanism, n, **given)
         accountant = Accountant(Budget(needed, DELTA))
         ledger = MemoryLedger(accountant, allow_seeded=True)
         for start in range(n):
             ledger.reserve(f"q{start}", price, event={"noise": "seeded"})
         assert public.epsilon == accountant.epsilon(ledger.spent) <= needed
-        (stated, held) = stated_cost(mechanism, n, delta=DELTA, budget=needed)
+        (stated, held) = stated_cost(mechanism, n, budget=needed, **given)
         assert (stated.epsilon, held.n_queries) == (public.epsilon, n)
-        assert stated_cost(mechanism, n, delta=DELTA, budget=(1 - 1e-9) * needed)[1].n_queries < n
+        assert stated_cost(mechanism, n, budget=(1 - 1e-9) * needed, **given)[1].n_queries < n
         for more in np.geomspace(1, 1.3, 40):
             assert Accountant(Budget(more * needed, DELTA)).affords(RdpCurve.zero(), n * price)
-    assert books(mechanism).budget_needed == budget_for(mechanism, N, delta=DELTA)
+    assert books(mechanism).budget_needed == budget_for(mechanism, N, **given)
 
 
 class Cast:
     """An ensemble that casts the same votes again and again."""
 
     def __init__(self, votes):
-        self.votes = votes
+        self.votes, self.n_teachers = votes, votes.n_teachers
+        if votes.space.kind == "classes":
+            self.n_classes = votes.n_classes
         setattr(self, "n_labels" if isinstance(votes, LabelVotes) else "n_classes", 4)
 
     def vote(self, X):
@@ -182,15 +199,15 @@ def released(mechanism, budget, n_pool, *, batch=8):
     ledger = MemoryLedger(Accountant(budget))
     room = Room(Cast(votes_for(mechanism)), mechanism, ledger, noise.secure())
     labels = label_pool(room, np.arange(float(n_pool))[:, None], seed=7, batch=batch)
-    most = most_expected(n_pool, mechanism)
+    most = n_pool * price_of_one(mechanism)
     return labels, guaranteed_epsilon(ledger, Accountant(budget), most=most), ledger
 
 
-ALWAYS, NEVER = ConfidentGNMax(6.0, -900.0, 12.0), ConfidentGNMax(6.0, 900.0, 12.0)
+ALWAYS = ConfidentGNMax(6.0, -900.0, 12.0)
 
 
 @pytest.mark.parametrize("epsilon", [1.3, 2.95])
-@pytest.mark.parametrize("mechanism", [LNMax(0.2), GNMax(6.0), ALWAYS, NEVER], ids=str)
+@pytest.mark.parametrize("mechanism", [LNMax(0.2), GNMax(6.0), ALWAYS], ids=str)
 def test_a_run_releases_as_many_labels_as_the_plan_says(mechanism, epsilon):
     budget = Budget(epsilon, DELTA)
     (plan,) = plan_labels(CAST, TRUTH, budget=budget, n_public=300, mechanisms=[mechanism])
@@ -199,7 +216,7 @@ def test_a_run_releases_as_many_labels_as_the_plan_says(mechanism, epsilon):
     assert (plan.n_queries, plan.n_labels) == (len(labels), labels.n_answered)
     assert plan.epsilon_charged == Accountant(budget).epsilon(ledger.spent)
     assert plan.epsilon_public == stated
-    of_all = stated_cost(mechanism, 300, delta=DELTA, budget=epsilon)[0].epsilon
+    of_all = stated_cost(mechanism, 300, delta=DELTA, budget=epsilon, **known(mechanism))[0].epsilon
     assert of_all == stated
 
 

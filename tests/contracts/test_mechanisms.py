@@ -27,6 +27,7 @@ from tellers.errors import require_positive
 from tellers.mechanisms import MECHANISMS, Mechanism, TestedGNMax
 from tellers.mechanisms._outcomes import Outcomes
 from tellers.mechanisms.base import is_by_batch
+from tellers.privacy._price import Item
 from tellers.testing import check_mechanism, random_votes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,6 +44,11 @@ OURS = [
     (LNMax(gamma=1.0), {"n_classes": 3, "n_teachers": 17}),
     (ConfidentGNMax(sigma=3.0, threshold=30, sigma_threshold=6.0), {}),
     (ConfidentGNMax(sigma=1.0, threshold=-5, sigma_threshold=2.0), {"n_teachers": 20}),
+    (ConfidentGNMax(sigma=3.0, threshold=40, sigma_threshold=4.0, expected_silence=0.0), {}),
+    (
+        ConfidentGNMax(sigma=3.0, threshold=12, sigma_threshold=4.0, expected_silence=0.8),
+        {"n_teachers": 20, "n_classes": 2},
+    ),
     (
         InteractiveGNMax(sigma=3.0, threshold=10, sigma_threshold=6.0, student_confidence=0.6),
         {"student": STUDENT},
@@ -399,7 +405,18 @@ class SaysOnePrice(ConfidentGNMax):
     one_price: ClassVar[bool] = True
 
 
+class JointOrCheck(ConfidentGNMax):
+    """The joint price for an answer, and for silence its check alone: right, but not together."""
+
+    def item(self, unit, orders=None, *, n_teachers=None, n_classes=None):
+        even = ConfidentGNMax(self.sigma, self.threshold, self.sigma_threshold, expected_silence=0.0)
+        joint = even.item(unit, orders, n_teachers=n_teachers, n_classes=n_classes).curves[1]
+        check = self.check_price(unit, orders)
+        return Item((RdpCurve(check.orders, np.minimum(check.values, joint.values)), joint))
+
+
 BROKEN = [
+    (JointOrCheck(sigma=2.0, threshold=40.0, sigma_threshold=4.0), "charged what it gives away"),
     (SaysOnePrice(sigma=2.0, threshold=45.0, sigma_threshold=3.0), "as one_price says, got less"),
     (Cheap(), "no divergence above the price"),
     (CheapAtOneOrder(), "does not fall with the order, got one that does at 33"),

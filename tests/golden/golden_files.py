@@ -23,7 +23,7 @@ import time
 import tomllib
 import typing
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -113,6 +113,20 @@ class _Steady:
 
 
 @contextlib.contextmanager
+def _steadily() -> Iterator[None]:
+    """Draw the same noise every time, and as when the files were made: by coins, not off a table."""
+    from tellers import noise
+
+    def kept(method: Callable[..., Any]) -> Callable[..., Any]:
+        coins = noise.Noise(lambda n: os.urandom(n))
+        return lambda self, *law: method(coins if self.is_secure else self, *law)
+
+    laws = {name: kept(getattr(noise.Noise, name)) for name in ("discrete_gaussian", "discrete_laplace")}
+    with mock.patch("os.urandom", _Steady()), mock.patch.multiple(noise.Noise, **laws):
+        yield
+
+
+@contextlib.contextmanager
 def _inside(folder: Path, more: dict[str, str]) -> Iterator[None]:
     """Work in a folder, with an environment that says nothing of this machine."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TELLERS")}
@@ -136,7 +150,7 @@ def call(
     from tellers.cli import main
 
     out, err, code = io.StringIO(), io.StringIO(), 0
-    draws = mock.patch("os.urandom", _Steady()) if steady else contextlib.nullcontext()
+    draws = _steadily() if steady else contextlib.nullcontext()
     with (
         _inside(folder, environment or {}), draws, warnings.catch_warnings(),
         contextlib.redirect_stdout(out), contextlib.redirect_stderr(err),

@@ -19,7 +19,15 @@ from scipy.special import erfcx, gammaln, log_ndtr
 
 from ..errors import MissingExtra, require_count, require_fraction, require_positive
 from ..mechanisms._check import answered_mask, student_probabilities
-from ..mechanisms.base import Mechanism, accountant_for, delta_of, is_by_batch, price_of
+from ..mechanisms.base import (
+    Mechanism,
+    accountant_for,
+    delta_of,
+    has_one_price,
+    is_by_batch,
+    item_of,
+    price_of,
+)
 from ..mechanisms.labels._published import labels_told, plain_cost, published_label_cost
 from ..mechanisms.registry import answers_of, listens
 from ..privacy.budget import Accountant, Budget, smallest_budget
@@ -230,7 +238,8 @@ def independent_cost(
 
     Where a query has many labels, `n_answers` is how many queries were answered on all of them, or, with one
     number per query, how many of its labels were told; `n_asked` is how many labels were asked in all, where
-    those that follow from others were not.
+    those that follow from others were not. With the numbers of teachers and of classes, a mechanism that has
+    a price by them is asked for it.
 
     It is, to the last bit, what a ledger charges for these outcomes, however they were put into batches.
 
@@ -245,8 +254,15 @@ def independent_cost(
             return RdpCurve.zero(orders)
         whole = price_of(mechanism, one, n_queries, n_teachers=n_teachers, n_classes=n_classes)
         return whole if orders is None else _selected(whole, orders)
+    public: dict[str, Any] = {"n_teachers": n_teachers, "n_classes": n_classes}
+    asked: Any = mechanism
+    item = item_of(mechanism, one, orders, **public)
+    if item is not None:
+        n_items, n_told = _items(asked, n_queries, n_answers, n_asked)
+        if n_told is None:
+            return item.price() * n_items
+        return item.price(0) * (n_items - n_told) + item.price(1) * n_told
     if answers_of(mechanism) == "labels" and hasattr(mechanism, "answer_price"):
-        asked: Any = mechanism
         cost: RdpCurve
         if n_asked is None or not hasattr(mechanism, "asked_price"):
             cost = asked.check_price(one, orders) * n_queries
@@ -261,10 +277,10 @@ def independent_cost(
         return cost
     given = np.asarray(n_queries if n_answers is None else n_answers)
     answers = int(given) if given.ndim == 0 else int((given > 0).sum())  # of labels: queries with some told
-    price, check = at_orders(mechanism.price, one, orders), getattr(mechanism, "check_price", None)
+    check = getattr(mechanism, "check_price", None)
     if check is None:  # whatever was answered, every query released something
-        return price * n_queries
-    checks = at_orders(check, one, orders)
+        return price_of(mechanism, one, n_queries, orders=orders, **public)
+    price, checks = price_of(mechanism, one, orders=orders, **public), at_orders(check, one, orders)
     if not hasattr(mechanism, "answer_price"):
         return checks * (n_queries - answers) + price * answers
     return checks * n_queries + at_orders(mechanism.answer_price, one, orders) * answers
@@ -277,6 +293,19 @@ def _selected(curve: RdpCurve, orders: ArrayLike) -> RdpCurve:
     if (at >= curve.orders.size).any() or not np.array_equal(curve.orders[at], wanted):
         raise ValueError("Expected orders of a ledger for a price by the batch, got others.")
     return RdpCurve(wanted, curve.values[at])
+
+
+def _items(
+    mechanism: Any, n_queries: int, n_answers: ArrayLike | None, n_asked: int | None
+) -> tuple[int, int | None]:
+    """Return how many items so many queries are, and how many of them were answered; None for all of them."""
+    if answers_of(mechanism) != "labels":
+        if n_answers is None:
+            return n_queries, None
+        given = np.asarray(n_answers)
+        return n_queries, int(given) if given.ndim == 0 else int((given > 0).sum())
+    n_items = n_queries * int(mechanism.n_labels) if n_asked is None else n_asked
+    return n_items, None if n_answers is None else int(labels_told(mechanism, n_queries, n_answers).sum())
 
 
 def at_orders(price: Callable[..., RdpCurve], unit: Unit, orders: ArrayLike | None) -> RdpCurve:
@@ -362,7 +391,14 @@ def compared_costs(mechanism: Mechanism, n_queries: int, *, delta: float) -> tup
     return tuple(sorted(costs, key=lambda cost: cost.epsilon))
 
 
-def budget_for(mechanism: Any, n_queries: int, *, delta: float) -> float:
+def budget_for(
+    mechanism: Any,
+    n_queries: int,
+    *,
+    delta: float,
+    n_teachers: int | None = None,
+    n_classes: int | None = None,
+) -> float:
     """Return the budget (epsilon) from which on a ledger pays for so many queries, whatever comes out.
 
     A run with it asks them all and states `public_cost`, which is the same or a little less: a budget is held
@@ -373,7 +409,7 @@ def budget_for(mechanism: Any, n_queries: int, *, delta: float) -> float:
     >>> stated.epsilon < needed < 1.01 * stated.epsilon
     True
     """
-    cost = independent_cost(mechanism, n_queries)
+    cost = independent_cost(mechanism, n_queries, n_teachers=n_teachers, n_classes=n_classes)
     held_at = getattr(mechanism, "held_at", None)
     if held_at is None:
         return smallest_budget(cost, delta).epsilon if cost.epsilon(delta) > 0 else 0.0
@@ -393,6 +429,8 @@ def stated_cost(
     delta: float,
     budget: float | None = None,
     told: NDArray[Any] | None = None,
+    n_teachers: int | None = None,
+    n_classes: int | None = None,
 ) -> tuple[PublicCost, Afforded | None]:
     """Return what a run of these queries states, and how many of them a budget pays for.
 
@@ -407,27 +445,36 @@ def stated_cost(
     >>> afforded.n_queries, public == public_cost(LNMax(gamma=0.05), 88, delta=1e-5)
     (88, True)
     """
-    whole = public_cost(mechanism, n_queries, delta=delta)
+    public: dict[str, Any] = {"n_teachers": n_teachers, "n_classes": n_classes}
+    whole = public_cost(mechanism, n_queries, delta=delta, **public)
     if budget is None:
         return whole, None
     held_at = accountant_for(mechanism, Budget(budget, delta)).held_at
 
     def spent_after(n: int) -> RdpCurve:
         n_answers = None if told is None else first_answers(told, n)
-        return independent_cost(mechanism, n, n_answers=n_answers, orders=[held_at])
+        return independent_cost(mechanism, n, n_answers=n_answers, orders=[held_at], **public)
 
     if is_by_batch(mechanism):
         n_paid, stated = _batch_within_budget(mechanism, Budget(budget, delta), n_queries)
         return PublicCost(whole.method, stated, held_at), Afforded(budget, held_at, n_paid)
-    n_paid, stated = within_budget(mechanism, Budget(budget, delta), n_queries, spent_after=spent_after)
+    n_paid, stated = within_budget(
+        mechanism, Budget(budget, delta), n_queries, spent_after=spent_after, **public
+    )
     order = whole.order if stated == whole.epsilon else held_at
-    if getattr(mechanism, "one_price", False):
-        order = independent_cost(mechanism, n_paid).epsilon_and_order(delta)[1]
+    if has_one_price(mechanism, Unit(), **public):
+        order = independent_cost(mechanism, n_paid, **public).epsilon_and_order(delta)[1]
     return PublicCost(whole.method, stated, order), Afforded(budget, held_at, n_paid)
 
 
 def within_budget(
-    mechanism: Any, budget: Budget, n_queries: int, *, spent_after: Callable[[int], RdpCurve]
+    mechanism: Any,
+    budget: Budget,
+    n_queries: int,
+    *,
+    spent_after: Callable[[int], RdpCurve],
+    n_teachers: int | None = None,
+    n_classes: int | None = None,
 ) -> tuple[int, float]:
     """Return how many queries a ledger lets through, and the epsilon that a run of them states.
 
@@ -435,10 +482,11 @@ def within_budget(
     the budget.
     """
     accountant = Accountant(budget)
-    price = at_orders(mechanism.price, Unit(), [accountant.held_at])
+    public: dict[str, Any] = {"n_teachers": n_teachers, "n_classes": n_classes}
+    price = price_of(mechanism, Unit(), orders=[accountant.held_at], **public)
     n_paid = accountant.n_affordable(price, n_queries, spent_after=spent_after)
-    paid, most = independent_cost(mechanism, n_paid), independent_cost(mechanism, n_queries)
-    one_price = bool(getattr(mechanism, "one_price", False))
+    paid, most = (independent_cost(mechanism, n, **public) for n in (n_paid, n_queries))
+    one_price = has_one_price(mechanism, Unit(), **public)
     return n_paid, accountant.guarantee(paid, most=most, one_price=one_price)
 
 
@@ -459,6 +507,21 @@ def _batch_within_budget(mechanism: Any, budget: Budget, n_queries: int) -> tupl
     n_paid = low * unit
     one_price = bool(getattr(mechanism, "one_price", False))
     return n_paid, accountant.guarantee(price(n_paid), most=price(n_queries), one_price=one_price)
+
+
+def public_numbers(votes: Votes) -> dict[str, Any]:
+    """Return how many teachers and classes votes have, for prices that go by them.
+
+    Nothing where ballots weigh more than one vote: such votes are more than teachers.
+
+    >>> public_numbers(Votes.from_counts([[40, 210]], n_teachers=250))
+    {'n_teachers': 250, 'n_classes': 2}
+    """
+    if votes.space.kind != "classes":
+        return {"n_teachers": votes.n_teachers}
+    if votes.unit != Unit() or votes.n_votes.max(initial=0) > votes.n_teachers:
+        return {}
+    return {"n_teachers": votes.n_teachers, "n_classes": votes.n_classes}
 
 
 def first_answers(told: NDArray[Any], n_queries: int) -> ArrayLike:
@@ -579,15 +642,17 @@ def account(
     if is_by_batch(mechanism):  # it may refuse these public numbers
         price_of(mechanism, Unit(), len(cast), n_teachers=cast.n_teachers, n_classes=cast.n_classes)
     notes: list[str] = []
-    one_price = bool(getattr(mechanism, "one_price", False))
+    known = public_numbers(cast)
+    one_price = has_one_price(mechanism, Unit(), **known)
     beliefs = _student(mechanism, cast, student, notes)
     mask = _answered(mechanism, cast, answered, notes)
     told = None if mask is None else mask if mask.ndim == 1 else mask.sum(axis=1)
-    public, afforded = stated_cost(mechanism, len(cast), delta=delta, budget=budget, told=told)
+    public, afforded = stated_cost(mechanism, len(cast), delta=delta, budget=budget, told=told, **known)
     n_asked = len(cast) if afforded is None else afforded.n_queries
     charged = None
     if told is not None:
-        charged = public_cost(mechanism, n_asked, delta=delta, n_answered=first_answers(told, n_asked))
+        answers = first_answers(told, n_asked)
+        charged = public_cost(mechanism, n_asked, delta=delta, n_answered=answers, **known)
     compared = compared_costs(mechanism, n_asked, delta=delta)
     notes += [mechanism.note] if hasattr(mechanism, "note") else []
     sealed = None
@@ -627,7 +692,7 @@ def account(
                 published_epsilon=epsilon,
                 published_order=order,
                 published_classic=classic,
-                kind="bound" if one_price else "expected" if mask is None else "realised",
+                kind="realised" if mask is not None else "bound" if _answers_all(mechanism) else "expected",
                 bound_because=exact.bound_because,
             )
         )
@@ -644,7 +709,7 @@ def account(
         n_labels=cast.n_labels if cast.space.kind == "labels" else None,
         afforded=afforded,
         one_price=one_price,
-        budget_needed=budget_for(mechanism, len(cast), delta=delta),
+        budget_needed=budget_for(mechanism, len(cast), delta=delta, **known),
     )
 
 
@@ -677,6 +742,11 @@ def published_cost(
     return np.asarray(asked.published(votes, orders=orders, answered=answered, **context))
 
 
+def _answers_all(mechanism: object) -> bool:
+    """Say whether every query is answered: a mechanism whose silence only costs as much does not say so."""
+    return bool(getattr(mechanism, "one_price", False))
+
+
 def _has_published(mechanism: object) -> bool:
     return hasattr(mechanism, "published") or hasattr(mechanism, "published_rows")
 
@@ -702,7 +772,7 @@ def _answered(
 ) -> NDArray[np.bool_] | None:
     if answered is None:
         return None
-    if getattr(mechanism, "one_price", False):
+    if _answers_all(mechanism):
         notes.append(f"The mask 'answered' was not used: {type(mechanism).__name__} answers every query.")
         return None
     mask = answered_mask(answered, votes)

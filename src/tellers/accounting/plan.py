@@ -17,7 +17,7 @@ from ..privacy.budget import Accountant, Budget
 from ..privacy.noise import seeded
 from ..privacy.rdp import RdpCurve
 from ..privacy.votes import SetOf, Votes
-from .costs import independent_cost, within_budget
+from .costs import independent_cost, public_numbers, within_budget
 from .exact import ExactCost, exact_cost
 
 
@@ -313,16 +313,20 @@ class _Trial:
     def charged(self, n_queries: int, orders: ArrayLike | None = None) -> RdpCurve:
         one_price = getattr(self.mechanism, "one_price", False)
         n_answers = None if one_price else math.ceil(self.share * n_queries)
-        return independent_cost(self.mechanism, n_queries, n_answers=n_answers, orders=orders)
+        return independent_cost(
+            self.mechanism, n_queries, n_answers=n_answers, orders=orders, **public_numbers(self.proxy)
+        )
 
     def afforded(self, n_public: int) -> tuple[int, float]:
         """Return how many queries fit the budget, and the public epsilon of a run that asks them."""
         if self.exact is not None and self.against == "exact":
             n_queries = n_within(self.exact, self.budget, n_public)
-            return n_queries, independent_cost(self.mechanism, n_queries).epsilon(self.budget.delta)
+            cost = independent_cost(self.mechanism, n_queries, **public_numbers(self.proxy))
+            return n_queries, cost.epsilon(self.budget.delta)
         held = [Accountant(self.budget).held_at]
         charged = partial(self.charged, orders=held)
-        return within_budget(self.mechanism, self.budget, n_public, spent_after=charged)
+        known = public_numbers(self.proxy)
+        return within_budget(self.mechanism, self.budget, n_public, spent_after=charged, **known)
 
     def plan(self, n_public: int) -> LabelPlan:
         (n_queries, public), delta, (share, accuracy) = (

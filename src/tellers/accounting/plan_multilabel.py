@@ -13,6 +13,7 @@ from scipy.special import betaincinv, ndtr
 
 from ..data.metrics import LabelCounts, mean_over_labels
 from ..errors import require_count, require_fraction, require_positive
+from ..mechanisms.base import item_of
 from ..mechanisms.labels._outcomes import distinct_ballots
 from ..mechanisms.labels._published import LabelMechanism
 from ..mechanisms.labels.adaptive import AdaptiveGNThreshold
@@ -26,7 +27,7 @@ from ..privacy.rdp import Floats, RdpCurve
 from ..privacy.release import SILENT
 from ..privacy.votes import SetOf, Unit, Votes
 from ._label_exact import bound_because
-from .costs import within_budget
+from .costs import public_numbers, within_budget
 from .exact import exact_cost
 from .plan import Progress, n_within
 
@@ -557,8 +558,11 @@ def advise(
         chances = label_chances(mechanism, votes, seed=seed)
         told = 1 - chances[2]
         scores = expected_scores(chances, reference)
-        expected = expected_price(mechanism, chances, orders=[Accountant(budget).held_at])
-        n_queries, stated = within_budget(mechanism, budget, n_public, spent_after=partial(mul, expected))
+        known = public_numbers(votes)
+        expected = expected_price(mechanism, chances, orders=[Accountant(budget).held_at], **known)
+        n_queries, stated = within_budget(
+            mechanism, budget, n_public, spent_after=partial(mul, expected), **known
+        )
         plan = MultilabelPlan(
             mechanism,
             n_queries,
@@ -586,10 +590,19 @@ def advise(
 
 
 def expected_price(
-    mechanism: LabelMechanism, chances: Floats, *, orders: ArrayLike | None = None
+    mechanism: LabelMechanism,
+    chances: Floats,
+    *,
+    orders: ArrayLike | None = None,
+    n_teachers: int | None = None,
 ) -> RdpCurve:
-    """Return what a query is expected to cost under the public price; silence pays for its check alone."""
+    """Return what a query is expected to cost under the public price, where silence costs less."""
     unit = Unit()
+    item = item_of(mechanism, unit, orders, n_teachers=n_teachers)
+    if item is not None:
+        each = float((1 - chances[2]).sum(axis=1).mean())
+        silent: RdpCurve = item.curve(0) * (mechanism.n_labels - each)
+        return silent + item.curve(1) * each
     if getattr(mechanism, "one_price", False):
         return cast(RdpCurve, mechanism.price(unit, orders))
     told = 1 - chances[2]

@@ -19,7 +19,7 @@ from ..privacy.rdp import Floats, RdpCurve
 from ..privacy.release import describe
 from ..privacy.votes import Unit, Votes
 from ._publishable import Method, cost_and_sensitivities
-from .costs import independent_cost
+from .costs import independent_cost, public_numbers
 
 # A data-dependent cost f is itself private. With S a beta-smooth bound on how fast it changes, the value
 #
@@ -185,7 +185,8 @@ def release_cost(
         value = plan.offset * math.expm1(min(value, _MOST_LOG))
     # Post-processing: the public price bounds the labels' part too, whatever the noise did. All answers, not
     # those that were given: what happened to be silent bounds no divergence.
-    return min(value, float(independent_cost(mechanism, len(votes), orders=[plan.order]).values[0]))
+    public = independent_cost(mechanism, len(votes), orders=[plan.order], **public_numbers(votes))
+    return min(value, float(public.values[0]))
 
 
 def as_grains(value: float) -> int:
@@ -268,7 +269,8 @@ def publish(
     require_secure(noise, allow_seeded=allow_seeded)
     require_one_ballot(votes)
     if plan.method == "independent":
-        epsilon, order = independent_cost(mechanism, len(votes)).epsilon_and_order(delta)
+        cost = independent_cost(mechanism, len(votes), **public_numbers(votes))
+        epsilon, order = cost.epsilon_and_order(delta)
         return PublishedEpsilon(epsilon, delta, 1.0, order, "independent", 0.0, "both directions")
     value = release_cost(mechanism, votes, noise, plan=plan, answered=answered)
     return published_epsilon(value, plan=plan, delta=delta, charged=plan.price, charged_before=charged_before)

@@ -26,3 +26,10 @@ label_share = partial(
 ballot_norm = partial(
     parameter, "which norm; l2 where it is left out", default="l2", choices=("l2", "l1"), example="l2"
 )
+silence_share = partial(
+    parameter,
+    "the share of queries that is expected to stay silent: public, it changes what queries are charged where "
+    "the numbers of teachers and classes are known, and never what is released; silence is charged its check "
+    "where it is left out",
+    default=None, least=0, most=1, example=0.5,
+)  # fmt: skip

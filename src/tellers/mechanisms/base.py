@@ -5,8 +5,11 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from ..errors import require_positive
-from ..privacy._price import as_price
+from ..privacy._price import Item, as_price
 from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import Release
@@ -31,9 +34,10 @@ class Mechanism(Protocol):
         """Return the most one query can cost, whatever the votes.
 
         One that costs less where the number of teachers or of classes is known takes `n_teachers=` and
-        `n_classes=`. One that is paid for a whole batch, and not by the query, has `batch_price` instead,
-        with the number of queries as its second argument; see `price_of`. Where it takes batches of one size
-        alone, its field `n_queries` says which.
+        `n_classes=`; one whose silence costs less than an answer has `item` beside it, see `item_of`. One
+        that is paid for a whole batch, and not by the query, has `batch_price` instead, with the number of
+        queries as its second argument; see `price_of`. Where it takes batches of one size alone, its field
+        `n_queries` says which.
         """
 
     @property
@@ -56,17 +60,20 @@ def price_of(
     unit: Unit,
     n_queries: int = 1,
     *,
+    orders: ArrayLike | None = None,
     n_teachers: int | None = None,
     n_classes: int | None = None,
 ) -> RdpCurve:
     """Return the most that a batch of queries costs, by all that a mechanism can make use of.
+
+    A mechanism that knows no other `orders` is asked for those of a ledger.
 
     >>> from tellers import GNMax
     >>> batch = price_of(GNMax(sigma=40.0), Unit(), 461, n_teachers=250)
     >>> batch.epsilon(1e-5) == (461 * GNMax(sigma=40.0).price(Unit())).epsilon(1e-5)
     True
     """
-    given = {"n_teachers": n_teachers, "n_classes": n_classes}
+    given: dict[str, Any] = {"orders": orders, "n_teachers": n_teachers, "n_classes": n_classes}
     by_batch = getattr(mechanism, "batch_price", None)
     accepted = inspect.signature(by_batch or mechanism.price).parameters
     known = {name: value for name, value in given.items() if value is not None and name in accepted}
@@ -107,6 +114,51 @@ def accountant_for(mechanism: Any, budget: Budget) -> Accountant:
     """
     order, for_tests = getattr(mechanism, "held_at", None), getattr(mechanism, "test_delta", 0.0)
     return Accountant(budget, order=order, for_tests=for_tests)
+
+
+def item_of(
+    mechanism: Any,
+    unit: Unit,
+    orders: ArrayLike | None = None,
+    *,
+    n_teachers: int | None = None,
+    n_classes: int | None = None,
+) -> Item | None:
+    """Return what a mechanism is paid for, a query or one label: silent (kind 0) or answered (kind 1).
+
+    None where it does not say so, or is paid in another way.
+
+    >>> from tellers import ConfidentGNMax, GNMax
+    >>> item_of(GNMax(sigma=40.0), Unit()) is None
+    True
+    >>> len(item_of(ConfidentGNMax(40.0, 200, 150.0), Unit()).curves)
+    2
+    """
+    ask = getattr(mechanism, "item", None)
+    if ask is None:
+        return None
+    given = {"n_teachers": n_teachers, "n_classes": n_classes}
+    accepted = inspect.signature(ask).parameters
+    known = {name: value for name, value in given.items() if value is not None and name in accepted}
+    return cast("Item | None", ask(unit, orders, **known))
+
+
+def has_one_price(
+    mechanism: Any, unit: Unit, *, n_teachers: int | None = None, n_classes: int | None = None
+) -> bool:
+    """Say whether every query costs the same, whatever comes out: by its word, or since all kinds do.
+
+    >>> from tellers import ConfidentGNMax
+    >>> even = ConfidentGNMax(4.0, 15, 4.0, expected_silence=0.0)
+    >>> has_one_price(even, Unit()), has_one_price(even, Unit(), n_teachers=20, n_classes=3)
+    (False, True)
+    """
+    if getattr(mechanism, "one_price", False):
+        return True
+    item = item_of(mechanism, unit, n_teachers=n_teachers, n_classes=n_classes)
+    return item is not None and all(
+        np.array_equal(item.curves[0].values, curve.values) for curve in item.curves[1:]
+    )
 
 
 def label_space(mechanism: Any) -> SetOf:

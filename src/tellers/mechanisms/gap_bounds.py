@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from ..errors import require_count, require_positive
 from ..privacy._scipy import maximum_filter1d
+from ..privacy.rdp import DEFAULT_ORDERS
 from ._check import log_pass_and_fail, whole_thresholds
 from ._laws import DiscreteGaussian, Floats
 from ._log_sum_sensitivity import largest_quotients, log_moves, slopes_up_to
@@ -62,12 +63,89 @@ def gap_envelope(n_teachers: int, n_classes: int, *, sigma: float, order: float,
     require_count(n_teachers=n_teachers, weight=weight)
     require_count(2, n_classes=n_classes)
     require_positive(sigma=sigma, order=order)
-    cap = float(argmax_supremum(sigma, [order], weight=weight).values[0])
-    if order * weight > 12 * sigma:
-        # The noise hides next to nothing at such an order, and tails below 1e-16 would decide: no table.
-        flat = np.full(n_teachers + 1, cap)
-        flat.flags.writeable = False
-        return flat
+    return next(_envelopes(n_teachers, n_classes, sigma=sigma, orders=(order,), weight=weight))
+
+
+# Tables of some orders are worked out together, few enough for a few hundred megabytes.
+_ENTRIES = 1 << 24
+
+
+@lru_cache(maxsize=64)
+def gap_envelopes(n_teachers: int, n_classes: int, *, sigma: float, orders: tuple[float, ...]) -> Floats:
+    """Return `gap_envelope` at several orders, (orders, gaps), also for a ballot that is kept back.
+
+    Guarantee: as `gap_envelope`, and for a ballot that enters a class or leaves one alone.
+    Assumes:   as `gap_envelope`; ballots of weight 1, ascending orders.
+    Reference: see "The joint price of a check and its answer".
+
+    >>> tables = gap_envelopes(50, 10, sigma=10.0, orders=(4.0, 8.0))
+    >>> tables.shape, bool((tables[1] >= gap_envelope(50, 10, sigma=10.0, order=8.0) - 1e-9).all())
+    ((2, 51), True)
+    """
+    require_count(n_teachers=n_teachers)
+    require_count(2, n_classes=n_classes)
+    found = _envelopes(n_teachers, n_classes, sigma=sigma, orders=orders, kept_back=True)
+    tables = np.stack(list(found))
+    tables.flags.writeable = False
+    return tables
+
+
+def _envelopes(
+    n_teachers: int,
+    n_classes: int,
+    *,
+    sigma: float,
+    orders: tuple[float, ...],
+    weight: int = 1,
+    kept_back: bool = False,
+) -> Iterator[Floats]:
+    """Yield the envelope of every order; races of two classes are run once for many of them.
+
+    `kept_back` covers a ballot of weight 1 that enters or leaves a class alone as well.
+    """
+    usual = set(orders) <= set(DEFAULT_ORDERS.tolist()) and len(orders) > 1
+    price = argmax_supremum(sigma, None if usual else orders, weight=weight)  # the usual ones are kept
+    caps = dict(zip(price.orders.tolist(), price.values.tolist(), strict=True))
+    tables: dict[float, Floats] = {}
+    for order in orders:
+        if order * weight > 12 * sigma:
+            # The noise hides next to nothing at such an order, and tails below 1e-16 would decide: no table.
+            tables[order] = np.full(n_teachers + 1, caps[order])
+    searched = [order for order in orders if order not in tables]
+    while searched:
+        n_fit = max(1, _ENTRIES // _n_entries(n_teachers, sigma, searched[-1], weight))
+        some, searched = searched[:n_fit], searched[n_fit:]
+        found = _searched(n_teachers, n_classes, sigma, some, weight=weight, kept_back=kept_back)
+        for order, table in zip(some, found, strict=True):
+            table = np.minimum(table, caps[order])
+            table = np.maximum.accumulate(table[::-1])[::-1]
+            tables[order] = np.pad(table, (0, n_teachers + 1 - table.size), mode="edge")
+    for order in orders:
+        tables[order].flags.writeable = False
+        yield tables[order]
+
+
+def _n_entries(n_teachers: int, sigma: float, order: float, weight: int) -> int:
+    """Return about how many leads and thresholds one order takes, both ways."""
+    stride = max(1, math.floor(sigma / 16))
+    deepest = min(n_teachers, _far_lead(sigma, order, weight) + 4 * weight)
+    return 2 * math.ceil((deepest + 1) / stride * (deepest + 20 * sigma + order * weight) * 2 / stride)
+
+
+def _searched(
+    n_teachers: int,
+    n_classes: int,
+    sigma: float,
+    orders: Sequence[float],
+    *,
+    weight: int,
+    kept_back: bool,
+) -> Iterator[Floats]:
+    """Yield the envelope of orders that are not too large for the noise, not yet capped by the price.
+
+    Up to the gap from which on it stays the same, and before it is made to fall.
+    """
+    order = max(orders)
     law = DiscreteGaussian(sigma)
     stride = max(1, math.floor(sigma / 16))
     reach = math.ceil(order * weight)
@@ -80,33 +158,53 @@ def gap_envelope(n_teachers: int, n_classes: int, *, sigma: float, order: float,
     leads = leads[:far]
     race = ThreeWays(law, deepest=int(leads[-1]), reach=reach, weight=weight)
     y = np.arange(-int(leads[-1]) - race.spread, race.spread + reach + 1, stride / 2)
-    away, towards = (np.empty((leads.size, y.size)) for _ in range(2))
+    away, towards = (np.empty((len(orders), leads.size, y.size)) for _ in range(2))
     for i, lead in enumerate(leads.tolist()):
         # The move towards the leader is the way back from a lead of two more, seen from one vote higher.
         # Thresholds below those of the race change nothing any more: repeat the first value.
         places, column = np.unique(race.column(lead, np.concatenate([y, y - weight])), return_inverse=True)
-        values = (order - 1) * np.maximum(both_directions(*race(lead, places), order).max(axis=0), 0.0)
-        away[i], towards[i] = values[column].reshape(2, -1)
+        sides = race(lead, places)
+        for at, each in enumerate(orders):
+            values = (each - 1) * np.maximum(both_directions(*sides, each).max(axis=0), 0.0)
+            away[at, i], towards[at, i] = values[column].reshape(2, -1)
     # A lead of d before a move towards the leader is a lead of d + 2 (weights) after it.
     shift = -(-2 * weight // stride)
-    moves = np.concatenate([away[: leads.size - shift], towards[shift:]])
     lead_of = np.concatenate([leads[: leads.size - shift], np.maximum(leads[shift:] - 2 * weight, 0)])
     if is_cut:
         lead_of[[leads.size - shift - 1, -1]] = n_teachers
     # With all rivals further below than this no threshold is met: larger gaps cost the same.
     furthest = min(n_teachers, math.ceil(race.spread + sigma - y[0]))
     gaps = np.arange(furthest + 1)
-    involved = _expected_growing(law, moves, y, gaps, n_rivals=n_classes - 2)
-    # Only leads of at least the gap can occur when the top class takes part; a step of slack for the grid.
-    involved[lead_of[:, None] < gaps[None, :] - (stride - 1)] = -np.inf
-    table = involved.max(axis=0)
-    if n_classes > 2:
-        table = np.maximum(table, _expected_falling(law, moves.max(axis=0), y, gaps))
-    table = np.minimum(np.maximum(table, 0.0) / (order - 1) * _MARGIN + 1e-12, cap)
-    table = np.maximum.accumulate(table[::-1])[::-1]
-    table = np.pad(table, (0, n_teachers - furthest), mode="edge")
-    table.flags.writeable = False
-    return table
+    for at, each in enumerate(orders):
+        moves = np.concatenate([away[at, : leads.size - shift], towards[at, shift:]])
+        involved = _expected_growing(law, moves, y, gaps, n_rivals=n_classes - 2)
+        # Only leads of at least the gap can occur when the top class takes part; a step of slack for the
+        # grid.
+        involved[lead_of[:, None] < gaps[None, :] - (stride - 1)] = -np.inf
+        table = involved.max(axis=0)
+        others = moves.max(axis=0)
+        if kept_back:
+            alone = _alone(law, y, each)
+            # One class takes part, and all the others are rivals.
+            entered = _expected_growing(law, alone, y, gaps, n_rivals=n_classes - 1).max(axis=0)
+            table, others = np.maximum(table, entered), np.maximum(others, alone.max(axis=0))
+        if n_classes > 2 or kept_back:
+            table = np.maximum(table, _expected_falling(law, others, y, gaps))
+        yield np.maximum(table, 0.0) / (each - 1) * _MARGIN + 1e-12
+
+
+def _alone(law: DiscreteGaussian, y: Floats, order: float) -> Floats:
+    """Return H for a ballot that leaves a class alone, and for one that enters it: that class against y."""
+    rows = []
+    for start in (0.0, 1.0):
+        # The noisy count is y or more before and after the class has lost a vote of `start`.
+        here, there = (
+            np.stack([law.log_cdf(np.floor(at), at - np.floor(at)),
+                      law.log_cdf(-np.floor(at), 1 - (at - np.floor(at)))])
+            for at in (y - start, y - start + 1)
+        )  # fmt: skip
+        rows.append((order - 1) * np.maximum(both_directions(here, there, order).max(axis=0), 0.0))
+    return np.stack(rows)
 
 
 # Two tables are kept: with 5,000 teachers one takes 200 megabytes.

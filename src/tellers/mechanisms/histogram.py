@@ -11,6 +11,7 @@ from ..privacy.release import Cost, Release
 from ..privacy.votes import Unit, Votes
 from ._fields import noise_sigma
 from .registry import check_parameters, register
+from .suprema import gaussian_price
 
 
 @register("histogram", "all noisy counts, for a distilled student")
@@ -50,7 +51,7 @@ class NoisyHistogram:
 
     def price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
         """Return what one query costs, whatever the votes."""
-        return RdpCurve.zcdp(unit.l2**2 / (2 * self.sigma**2), orders).as_price()
+        return gaussian_price(self.sigma, unit, orders)
 
     def release(self, votes: Votes, noise: Noise) -> Release:
         """Draw the noise and return the noisy counts; their leaders come along as labels, free of charge.

@@ -1,7 +1,7 @@
 """Interactive-GNMax: answer only where the teachers contradict the student."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +11,7 @@ from ..privacy.rdp import Floats
 from ..privacy.release import SILENT, Release
 from ..privacy.votes import Integers, Votes
 from ._check import student_probabilities, whole_thresholds
-from ._fields import check_sigma, noise_sigma
+from ._fields import check_sigma, noise_sigma, silence_share
 from ._gaussian import CheckedArgmax
 from ._outcomes import Outcomes
 from .confident import ConfidentGNMax
@@ -21,17 +21,17 @@ from .sensitivity import CheckedMargins
 
 
 @register("interactive", "confident, and only where the student is wrong or unsure")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class InteractiveGNMax(CheckedArgmax):
     """Answer where the votes exceed the student's expectation; else confirm a sure student, or stay silent.
 
     The check compares max_j (n_j - K p_j) with the threshold, p being the student's probabilities.
     Where it fails, a student surer than `student_confidence` keeps its own label at no further cost.
 
-    Guarantee: one query costs at most `price`: the check and the answer together.
+    Guarantee: one query costs at most `price`, whatever the student believes: as `ConfidentGNMax`.
     Assumes:   the student's probabilities depend on released labels and public data only; one unit
                moves one vote. Queries chosen by earlier answers make exact costs sums along the path.
-    Reference: Papernot et al. 2018, Algorithm 2 and section 4.3.
+    Reference: Papernot et al. 2018, Algorithm 2 and section 4.3. "The joint price of a check and its answer".
 
     >>> from tellers import Votes, noise
     >>> votes = Votes.from_counts([[240, 10], [240, 10]], n_teachers=250)
@@ -56,6 +56,8 @@ class InteractiveGNMax(CheckedArgmax):
     student_confidence: float = parameter(
         "a student surer than this keeps its own label", least=0, most=1, example=0.8
     )
+    expected_silence: float | None = silence_share()
+    checked_by: ClassVar[Literal["classes", "margin"]] = "margin"
 
     def release(self, votes: Votes, noise: Noise, *, student: ArrayLike) -> Release:
         """Check every query against the student, answer those that differ, and charge both."""
@@ -89,7 +91,7 @@ class InteractiveGNMax(CheckedArgmax):
 
     def warm_up(self, threshold: float) -> ConfidentGNMax:
         """Return what answers while there is no student to hear: confident voting with the same noise."""
-        return ConfidentGNMax(self.sigma, threshold, self.sigma_threshold)
+        return ConfidentGNMax(self.sigma, threshold, self.sigma_threshold, self.expected_silence)
 
     def _thresholds(self, votes: Votes, belief: NDArray[np.float64]) -> Integers:
         return whole_thresholds(self.threshold, votes.n_votes[:, None] * belief)

@@ -2,17 +2,20 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
+from ..privacy._price import Item
 from ..privacy.noise import Noise
-from ..privacy.rdp import Floats, RdpCurve
+from ..privacy.rdp import Floats, RdpCurve, check_orders
 from ..privacy.release import Cost, Release
 from ..privacy.votes import Unit, Votes
 from ._argmax import group_classes, win_probabilities
 from ._laws import DiscreteLaplace
 from ._outcomes import Outcomes, assemble
+from .clock import LaplaceArgmaxClock, RangeClock
 from .published import published_lnmax
 from .registry import check_parameters, parameter, register
 from .sensitivity import lnmax_sensitivities
@@ -59,8 +62,9 @@ class LNMax:
     def price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most one query can cost, whatever the votes."""
         if unit.is_one_ballot:
-            return laplace_price(self.gamma * unit.linf, orders)
-        return RdpCurve.pure(self.gamma * unit.l1, orders).as_price()
+            return _argmax_item(self.gamma, int(unit.linf), tuple(check_orders(orders))).price()
+        curve = RdpCurve.pure(self.gamma * unit.l1, orders).as_price()
+        return Item((curve,), RangeClock(self.gamma * unit.l1, pure=True)).price()
 
     def release(self, votes: Votes, noise: Noise) -> Release:
         """Draw the noise and return the winners."""
@@ -81,6 +85,12 @@ class LNMax:
     ) -> tuple[float, Floats]:
         """Return the paper's bound of the forward direction, and its local sensitivities; private."""
         return lnmax_sensitivities(votes.counts, votes.n_teachers, gamma=self.gamma, order=order, drawn=True)
+
+
+@lru_cache(maxsize=1024)
+def _argmax_item(gamma: float, weight: int, orders: tuple[float, ...]) -> Item:
+    # On a clock the arg max costs less than the noisy histogram that the curve is of.
+    return Item((laplace_price(gamma * weight, orders),), LaplaceArgmaxClock(gamma, weight))
 
 
 def laplace_price(gamma: float, orders: ArrayLike | None = None) -> RdpCurve:

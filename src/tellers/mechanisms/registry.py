@@ -97,13 +97,14 @@ def check_parameters(mechanism: Any) -> None:
     """
     for field in declared_fields(mechanism):
         name, value, said = field.name, getattr(mechanism, field.name), field.metadata
-        if "form" in said:
+        if "form" in said or (value is None and type(None) in get_args(_kind(field))):
             continue
         if "choices" in said:  # names
             if value not in said["choices"]:
                 raise ValueError(f"Expected {name} to be one of {', '.join(said['choices'])}, got {value!r}.")
             continue
-        if _kind(field) is int:
+        kind = _without_none(_kind(field))
+        if kind is int:
             require_count(said.get("least", 1), **{name: value})
         elif said.get("above") == 0:
             require_positive(**{name: value})
@@ -112,7 +113,19 @@ def check_parameters(mechanism: Any) -> None:
         bounds = [said[bound] for bound in ("least", "most") if bound in said]
         if len(bounds) == 2 and not bounds[0] <= value <= bounds[1]:
             raise ValueError(f"Expected {name} in [{bounds[0]}, {bounds[1]}], got {value}.")
-        object.__setattr__(mechanism, name, _kind(field)(value))
+        object.__setattr__(mechanism, name, kind(value))
+
+
+def repr_of(mechanism: Any) -> str:
+    """Return a mechanism as Python would make it, without what was left out.
+
+    >>> from tellers import ConfidentGNMax
+    >>> repr_of(ConfidentGNMax(sigma=5.0, threshold=20.0, sigma_threshold=9.0))
+    'ConfidentGNMax(sigma=5.0, threshold=20.0, sigma_threshold=9.0)'
+    """
+    given = {field.name: (getattr(mechanism, field.name), field.default) for field in fields(mechanism)}
+    said = [f"{name}={value!r}" for name, (value, usual) in given.items() if not (value is None is usual)]
+    return f"{type(mechanism).__name__}({', '.join(said)})"
 
 
 def declared_fields(kind: Any) -> "list[Field[Any]]":
@@ -235,7 +248,7 @@ def _merged(name: str, own: "list[tuple[str, Field[Any]]]", every: tuple[str, ..
         if all(field.metadata.get(bound) == value for _, field in own)
     }
     return Parameter(
-        name, _kind(first), tuple(owner for owner, _ in own), _said(own, every), agreed,
+        name, _without_none(_kind(first)), tuple(owner for owner, _ in own), _said(own, every), agreed,
         first.metadata.get("example"),
     )  # fmt: skip
 
@@ -243,6 +256,12 @@ def _merged(name: str, own: "list[tuple[str, Field[Any]]]", every: tuple[str, ..
 def _kind(field: "Field[Any]") -> Any:
     """Return the type of a field; that of a module with postponed annotations is a word."""
     return {"int": int, "float": float, "str": str}.get(str(field.type), field.type)
+
+
+def _without_none(kind: Any) -> Any:
+    """Return the type of what may be left out, where it is given; tuples of types stay as they are."""
+    given = [one for one in get_args(kind) if one is not type(None)]
+    return given[0] if type(None) in get_args(kind) and len(given) == 1 else kind
 
 
 def _said(own: "list[tuple[str, Field[Any]]]", every: tuple[str, ...]) -> str:

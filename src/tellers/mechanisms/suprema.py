@@ -18,9 +18,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..privacy._price import Item, Price
 from ..privacy.rdp import RdpCurve, check_orders
 from ..privacy.votes import Unit
 from ._laws import DiscreteGaussian, Floats
+from .clock import ArgmaxClock, CheckClock, squared_moves
 
 # The search steps by sigma/16 through a function of scale sigma and fits a parabola at the top, which
 # misses less than 1e-4 of the maximum. Prices are raised by more than that.
@@ -40,24 +42,44 @@ _FINE = 20.0
 _TABLE_MARGIN = 1 + 1.5e-3
 
 
-def answer_price(sigma: float, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
+def answer_price(sigma: float, unit: Unit, orders: ArrayLike | None = None) -> Price:
     """Return the most a noisy arg max costs.
 
     Its supremum for one ballot, the histogram's price for others.
     """
     if unit.is_one_ballot:
-        return argmax_supremum(sigma, orders, weight=int(unit.linf))
-    return RdpCurve.zcdp(unit.l2**2 / (2 * sigma**2), orders).as_price()
+        return argmax_item(float(sigma), int(unit.linf), tuple(check_orders(orders))).price()
+    return gaussian_price(float(sigma), unit, orders)
 
 
-def check_price(sigma: float, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
+def check_price(sigma: float, unit: Unit, orders: ArrayLike | None = None) -> Price:
     """Return the most a noisy check costs: the two-outcome supremum, or the Gaussian price for odd units.
 
     A unit moves the checked margin by at most its l-infinity norm, whether by one ballot or by several.
     """
     if unit.linf < 1 or not float(unit.linf).is_integer():
-        return RdpCurve.zcdp(unit.linf**2 / (2 * sigma**2), orders).as_price()
-    return check_supremum(sigma, orders, weight=int(unit.linf))
+        curve = RdpCurve.zcdp(unit.linf**2 / (2 * sigma**2), orders).as_price()
+        # Margins are whole, so they move by whole votes.
+        return Item((curve,), CheckClock(float(sigma), max(1, int(unit.linf)))).price()
+    return check_item(float(sigma), int(unit.linf), tuple(check_orders(orders))).price()
+
+
+def gaussian_price(sigma: float, unit: Unit, orders: ArrayLike | None = None) -> Price:
+    """Return what all counts with Gaussian noise cost: the squared distance that a unit moves them by."""
+    curve = RdpCurve.zcdp(unit.l2**2 / (2 * sigma**2), orders).as_price()
+    return Item((curve,), squared_moves(float(sigma), unit.l2, unit.linf)).price()
+
+
+@lru_cache(maxsize=1024)
+def argmax_item(sigma: float, weight: int, orders: tuple[float, ...]) -> Item:
+    """Return a noisy arg max as one thing that is paid for."""
+    return Item((_argmax_supremum(sigma, orders, weight),), ArgmaxClock(sigma, weight))
+
+
+@lru_cache(maxsize=1024)
+def check_item(sigma: float, weight: int, orders: tuple[float, ...]) -> Item:
+    """Return a noisy check, or a label's yes or no, as one thing that is paid for."""
+    return Item((_check_supremum(sigma, orders, weight),), CheckClock(sigma, weight))
 
 
 def check_supremum(sigma: float, orders: ArrayLike | None = None, *, weight: int = 1) -> RdpCurve:

@@ -1,11 +1,16 @@
 """Privacy noise: exact draws on the integers, from the operating system or from a seed.
 
 Votes are integers, so their noise is too: discrete Gaussian and Laplace, drawn with integer
-arithmetic from rational parameters. No float takes part in a sampling decision. Every coin compares
-a uniform real with a rational, both read in blocks of 62 binary digits: one block nearly always
-decides, and equal blocks are settled by reading on. A batch compares machine integers with tables;
-a single query takes a path of plain Python integers. No random byte outlives the call that read it,
-so there is no buffer for a forked child to inherit, for threads to share or for a pickle to carry.
+arithmetic from rational parameters. No float takes part in a sampling decision.
+
+There are two samplers of the same laws. Secure noise is read off a table of the cumulative law
+(`_noise_table`) as long as the table is small. Seeded noise, and secure noise of larger scales, comes
+from coins by rejection: a seed has to give the draws that it always gave. Every coin compares a
+uniform real with a rational, both read in blocks of 62 binary digits: one block nearly always decides,
+and equal blocks are settled by reading on.
+
+No random byte outlives the call that read it, so there is no buffer for a forked child to inherit, for
+threads to share or for a pickle to carry.
 """
 
 import operator
@@ -20,6 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import require_count, require_positive
+from . import _noise_table
+from ._noise_table import Table
 from ._scipy import ndtri
 
 Integers = NDArray[np.int64]
@@ -202,6 +209,25 @@ def _as_fraction(name: str, value: Any) -> Fraction:
     return exact
 
 
+def _secure_law(name: str, value: Any, is_gaussian: bool) -> _Sampler | Table:
+    """Return what draws a law for a secure source: a table if it is small, else coins."""
+    parameter = _as_fraction(name, value)
+    if parameter <= _noise_table.LARGEST["gaussian" if is_gaussian else "laplace"]:
+        return _noise_table.table(parameter, is_gaussian)
+    return _sampler(parameter, is_gaussian)
+
+
+@lru_cache(maxsize=32, typed=True)  # So that True is refused after 1 was not.
+def _secure_law_of_number(name: str, value: float, is_gaussian: bool) -> _Sampler | Table:
+    # To make a Fraction, or to hash one, takes longer than a draw.
+    return _secure_law(name, value, is_gaussian)
+
+
+@lru_cache(maxsize=32)
+def _secure_law_of_ratio(name: str, numerator: int, denominator: int, is_gaussian: bool) -> _Sampler | Table:
+    return _secure_law(name, Fraction(numerator, denominator), is_gaussian)
+
+
 def _as_integers(name: str, value: Integers) -> Integers:
     array = np.asarray(value)
     if array.dtype != np.int64:
@@ -216,8 +242,11 @@ class Noise:
 
     Guarantee: the integer draws have exactly the stated distribution if the bytes are uniform;
                a float parameter is taken at its exact value.
-    Assumes:   a sound system generator, and nobody who times the draws: rejections take time.
-    Reference: Canonne, Kamath, Steinke 2020, Algorithms 1 to 3 (2 in blocks of floor(scale)).
+    Assumes:   a sound system generator, and nobody who times the draws. Secure draws take one look-up
+               each, and another for one in 30 at sigma 400; memory is read at places that depend on
+               the draw. Rejections (seeded noise, sigma above 2,048, scales above 512) take time.
+    Reference: inversion of the cumulative law, enclosed in integers; else Canonne, Kamath, Steinke
+               2020, Algorithms 1 to 3 (2 in blocks of floor(scale)).
 
     >>> seeded(7)
     Noise(seeded)
@@ -238,13 +267,22 @@ class Noise:
     def __repr__(self) -> str:
         return f"Noise({self.name})"
 
+    def _drawer(self, name: str, value: Any, is_gaussian: bool) -> _Sampler | Table:
+        if self._read is not os.urandom:
+            return _sampler(_as_fraction(name, value), is_gaussian)
+        if type(value) is float or type(value) is int:
+            return _secure_law_of_number(name, value, is_gaussian)
+        if type(value) is Fraction:
+            return _secure_law_of_ratio(name, value.numerator, value.denominator, is_gaussian)
+        return _secure_law(name, value, is_gaussian)
+
     def discrete_gaussian(self, sigma: float | Fraction, shape: Shape) -> Integers:
         """Draw integers x with probability proportional to exp(-x^2 / (2 sigma^2)).
 
         >>> seeded(7).discrete_gaussian(40, 4)
         array([-71, -31, -19,  29])
         """
-        return _sampler(_as_fraction("sigma", sigma), True).draw(shape, self._read)
+        return self._drawer("sigma", sigma, True).draw(shape, self._read)
 
     def discrete_laplace(self, scale: float | Fraction, shape: Shape) -> Integers:
         """Draw integers x with probability proportional to exp(-|x| / scale).
@@ -252,7 +290,7 @@ class Noise:
         >>> seeded(7).discrete_laplace(Fraction(5, 2), 4)
         array([-5, -2,  0,  3])
         """
-        return _sampler(_as_fraction("scale", scale), False).draw(shape, self._read)
+        return self._drawer("scale", scale, False).draw(shape, self._read)
 
     def integers_below(self, bounds: Integers) -> Integers:
         """Draw for each bound an integer from 0 to bound - 1, exactly uniform, by rejection.

@@ -91,7 +91,9 @@ def describe(mechanism: Any, noise: "Noise") -> dict[str, Any]:
     """
     if not dataclasses.is_dataclass(mechanism) or isinstance(mechanism, type):
         raise TypeError(f"Expected a mechanism that is a dataclass instance, got {type(mechanism).__name__}.")
-    parameters = {f.name: _plain(getattr(mechanism, f.name)) for f in dataclasses.fields(mechanism)}
+    given = {f.name: (getattr(mechanism, f.name), f.default) for f in dataclasses.fields(mechanism)}
+    # What may be left out and was is not written: events of before there was such a parameter say the same.
+    parameters = {n: _plain(value) for n, (value, usual) in given.items() if not (value is None is usual)}
     return {
         "mechanism": type(mechanism).__name__,
         "parameters": parameters,

@@ -120,9 +120,9 @@ def plan_classes(
     file: Any = kept(votes)
     if mechanism is not None and is_by_batch(mechanism):
         raise ValueError(
-            f"Expected a mechanism that is paid by the query, got {type(mechanism).__name__}, whose one batch "
-            "is planned as a whole: tellers.accounting.plan_test proposes it, and `tellers account` says what "
-            "it costs."
+            f"Expected a mechanism that is paid by the query, got {type(mechanism).__name__}, whose one "
+            "batch is planned as a whole: tellers.accounting.plan_test proposes it, and `tellers account` "
+            "says what it costs."
         )
     if n_labels is not None:
         return [sigma_for_labels(n_labels, file.votes, file.truth, budget=budget, against=against)]

@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from ..accounting._label_exact import label_blocks
 from ..accounting.audit.evidence import draw_rows, learn_score, outcomes_of
 from ..accounting.audit.pairs import Moves, class_moves, label_moves
+from ..accounting.costs import public_numbers
 from ..errors import require_count
 from ..mechanisms._outcomes import Outcomes, chunks
-from ..mechanisms.base import delta_of, is_by_batch, label_space, price_of
+from ..mechanisms.base import delta_of, has_one_price, is_by_batch, item_of, label_space, price_of
 from ..mechanisms.divergence import divergences
 from ..mechanisms.labels._outcomes import LabelOutcomes
 from ..mechanisms.registry import listens
@@ -300,18 +301,22 @@ def check_mechanism(
     votes = random_votes(rng, n_teachers, n_classes=n_classes, n_queries=n_random)
     described = check_description(mechanism)
     trial = Trial(mechanism, votes.replaced(ballots=None), student_rows(student, votes), seed)
-    price = _check_price(mechanism, votes.unit)
+    price = _check_price(mechanism, votes.unit, n_teachers=n_teachers, n_classes=n_classes)
     _check_releases(trial, price)
+    _check_kinds(mechanism, votes)
     settings = list(_settings(trial, student, rng))
     stated = callable(getattr(mechanism, "outcomes", None))
     if stated:
         _check_outcomes(trial, price)
+        _check_charges(trial, price)
         _check_neighbours(trial, rng)
         _check_repr(trial)
         if getattr(mechanism, "symmetric", False) and student is None:
             _check_symmetry(trial, rng)
-    charged = _check_each_other(mechanism, settings[0], n_draws, seed)
+    found = _check_each_other(mechanism, settings[0], n_draws, seed)
     for place, moves in enumerate(settings):
+        public = public_numbers(moves.here)
+        price, charged = price_of(mechanism, Unit(), **public), _charged(mechanism, public, found)
         if stated:
             alarm = share_of_alarm("law", len(settings))
             n_spread = max(12 * len(moves), 4 * n_draws // moves.both.n_classes) if place else 4 * n_draws
@@ -326,8 +331,10 @@ def check_mechanism(
                 n_best=1 if place else 3, rounds=small if place else ((30, 400), (6, 2000)),
             )  # fmt: skip
     if not stated:
+        public = public_numbers(settings[0].here)
+        price = price_of(mechanism, Unit(), **public)
         check_silence_by_draws(
-            mechanism, settings[0], price, charged, n_draws=n_draws, seed=seed + 200,
+            mechanism, settings[0], price, found, n_draws=n_draws, seed=seed + 200,
             alarm=share_of_alarm("price", len(settings) + 1),
         )  # fmt: skip
     same = check_description(mechanism) == described
@@ -353,6 +360,14 @@ def _settings(trial: Trial, student: ArrayLike | None, rng: np.random.Generator)
             except ValueError:  # it is for another number of classes
                 continue
         yield Moves(here, there, belief)
+
+
+def _charged(mechanism: Any, public: dict[str, int], found: Singles) -> Singles:
+    """Return what silent and answered queries are charged among so many teachers and classes."""
+    item = item_of(mechanism, Unit(), **public)
+    if item is None:
+        return found
+    return Singles(answered=item.curve(1).values, silent=item.curve(0).values)
 
 
 def _check_each_other(mechanism: Any, moves: Moves, n_draws: int, seed: int) -> Singles:
@@ -422,8 +437,18 @@ def _require_all(holds: NDArray[np.bool_], counts: Integers, what: str) -> None:
     require(holds.all(), f"{what}; not so for votes {counts[np.argmin(holds)].tolist()}.")
 
 
-def _check_price(mechanism: Any, unit: Unit) -> RdpCurve:
-    return _as_curve(*(mechanism.price(unit) for _ in range(2)))
+def _check_price(mechanism: Any, unit: Unit, **counts: int) -> RdpCurve:
+    """Require a price that is one: of a query whose numbers of teachers and classes are known, and of any."""
+    known, whatever = (_checked_curve(mechanism, unit, **given) for given in (counts, {}))
+    dear = known.values > whatever.values * (1 + ROUNDING)
+    where = f"at order {known.orders[dear.argmax()]:g}"
+    if getattr(mechanism, "expected_silence", None) is None:
+        require(not dear.any(), f"Expected a price that knowing more does not raise, not so {where}.")
+    return known
+
+
+def _checked_curve(mechanism: Any, unit: Unit, **counts: int) -> RdpCurve:
+    return _as_curve(*(price_of(mechanism, unit, **counts) for _ in range(2)))
 
 
 def _as_curve(price: Any, again: Any) -> RdpCurve:
@@ -452,9 +477,48 @@ def _check_releases(trial: Trial, price: RdpCurve) -> None:
         over = cost.values > n * price.values * (1 + ROUNDING)
         where = f"at order {cost.orders[over.argmax()]:g}"
         require(not over.any(), f"Expected {n} queries to cost at most {n} times the price, not so {where}.")
-        if getattr(trial.mechanism, "one_price", False):
+        if has_one_price(trial.mechanism, trial.votes.unit, **public_numbers(trial.votes)):
             exact = (cost.values >= n * price.values * (1 - ROUNDING)).all()
             require(exact, f"Expected {n} queries to cost {n} times the price, as one_price says, got less.")
+
+
+def _check_kinds(mechanism: Any, votes: Votes) -> None:
+    """Require kinds of outcomes, where a mechanism has any, of which the dearest is the price."""
+    public = public_numbers(votes)
+    item = item_of(mechanism, votes.unit, **public)
+    if item is None:
+        return
+    require(len(item.curves) == 2, f"Expected two kinds, silent and answered, got {len(item.curves)}.")
+    n_items = getattr(mechanism, "n_labels", 1)
+    price = price_of(mechanism, votes.unit, **public).values
+    same = np.allclose(item.price().values * n_items, price, rtol=ROUNDING, atol=0)
+    require(same, "Expected the price of the dearest kind, got another.")
+
+
+def _check_charges(trial: Trial, price: RdpCurve) -> None:
+    """Require charges by kind that cover what every outcome gives away, for every vote and move.
+
+    Charges c(o) are sound at an order a if E exp((a - 1) (loss - c(o))) is at most 1 for all neighbours.
+    """
+    item = item_of(trial.mechanism, trial.votes.unit, **public_numbers(trial.votes))
+    if item is None:
+        return
+    silent, answered = (item.curve(kind).values for kind in range(2))
+    n, n_classes = trial.votes.counts.shape
+    for rows in chunks(np.full(n, n_classes)):
+        outcomes, counts = trial.outcomes(rows), trial.votes.counts[rows]
+        alive = (outcomes.multiplicity > 0) & outcomes.moves[..., None]
+        # Behind all classes that a move tells apart the last outcome is silence.
+        times = np.where(alive, np.log(np.maximum(outcomes.multiplicity, 1)), -np.inf)
+        here, there = (np.where(alive, logs, 0.0) for logs in (outcomes.log_here, outcomes.log_there))
+        for at, order in enumerate(price.orders):
+            charge = np.full(here.shape[-1], answered[at])
+            charge[-1] = silent[at]
+            for p, q in ((here, there), (there, here)):
+                found = np.logaddexp.reduce(times + order * p + (1 - order) * (q + charge), axis=-1)
+                fits = (found <= ROUNDING * (1 + order * price.values[at]) + ROUNDING).all(axis=(1, 2))
+                what = f"Expected every outcome to be charged what it gives away, not so at order {order:g}"
+                _require_all(fits, counts, f"{what}. Is silence charged?")
 
 
 def _check_repr(trial: Trial) -> None:
@@ -710,8 +774,9 @@ def check_label_mechanism(
     require(isinstance(n_labels, int), "Expected a field `n_labels`: how many labels there are is public.")
     rng = np.random.default_rng(seed)
     votes = random_label_votes(rng, mechanism, n_teachers=n_teachers, n_queries=n_random)
-    price = _check_price(mechanism, Unit())
+    price = _check_price(mechanism, Unit(), n_teachers=n_teachers)
     trial = Trial(mechanism, votes, None, seed)
+    _check_kinds(mechanism, votes)
     _check_releases(trial, price)
     if callable(getattr(mechanism, "outcomes", None)):
         _check_costs(mechanism, votes, price)

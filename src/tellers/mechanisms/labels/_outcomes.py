@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...privacy.rdp import Floats, RdpCurve
+from ...privacy.rdp import Floats, RdpCurve, check_orders
 from ...privacy.votes import Integers
 from .._check import log_pass_and_fail
-from ..suprema import check_supremum
+from ..suprema import check_item
 from ._rules import BallotRule
 
 # --- What comes out for one label, as a function of its sum alone. ---
@@ -89,7 +89,7 @@ class Gate:
     def price(self, rule: BallotRule, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most that the gate costs: as many of the largest sums as two ballots can move."""
         moved = min(self.n_top, rule.n_labels, 2 * rule.most)
-        return check_supremum(self.sigma, orders, weight=rule.one) * moved
+        return check_item(float(self.sigma), rule.one, tuple(check_orders(orders))).price() * moved
 
 
 def all_of(log_each: Floats, log_fails: Floats) -> tuple[Floats, Floats]:

@@ -3,25 +3,30 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ...privacy._clock import TICKS, ClockTable
+from ...privacy._price import Item, Price
 from ...privacy._scipy import maximum_filter1d
 from ...privacy.noise import Noise
 from ...privacy.rdp import Floats, RdpCurve, check_orders
 from ...privacy.release import SILENT, Cost, Release
 from ...privacy.votes import Integers, Unit, Votes
 from .._admission import require_label_votes, require_one_ballot
+from .._clock_pairs import table_of
+from .._joint import Checked, joint_item, two_events
 from .._log_sum_sensitivity import largest_quotients, log_moves, slopes_up_to
+from ..clock import CheckClock, kept, price_at
 from ..divergence import pair_divergences
 from ..gap_bounds import EnvelopeCost
 from ..published import gaussian_bound, log_accept
-from ..registry import check_parameters
-from ..suprema import check_supremum
+from ..registry import check_parameters, repr_of
+from ..suprema import check_item, check_price, check_supremum
 from ._outcomes import Bar, LabelLaw, LabelOutcomes, distinct_ballots
 from ._rules import BallotRule, free_ballots
 
@@ -148,10 +153,14 @@ class PerLabel(ABC):
             told &= has_voters
         given = sums + noise.discrete_gaussian(law.sigma, sums.shape) >= law.threshold
         labels = np.where(told & has_voters, given.astype(np.int64), SILENT)
+        return Release(labels, Cost(self._charged(votes, told)), told & has_voters)
+
+    def _charged(self, votes: Votes, told: Mask) -> RdpCurve:
+        """Return what queries cost of which these labels were told: all checks, and these answers."""
         cost = self.check_price(votes.unit) * len(votes)
         for n_told, n_queries in zip(*np.unique(told.sum(axis=1), return_counts=True), strict=True):
             cost = cost + self.answer_price(votes.unit, int(n_told)) * int(n_queries)
-        return Release(labels, Cost(cost), told & has_voters)
+        return cost
 
     def outcomes(self, votes: Votes) -> LabelOutcomes:
         """Return the law of every label, and the distinct ballots behind it.
@@ -324,15 +333,64 @@ class Majority(PerLabel):
 
 
 class FreeMajority(Majority):
-    """A majority of ballots that all count as they were cast."""
+    """A majority of ballots that all count as they were cast.
+
+    A label behind a bar is an item of its own: silent, or told.
+    """
+
+    __repr__ = repr_of
 
     @property
     def rule(self) -> BallotRule:
         return free_ballots(self.n_labels, self.resolution)
 
+    def price(
+        self, unit: Unit, orders: ArrayLike | None = None, *, n_teachers: int | None = None
+    ) -> RdpCurve:
+        """Return the most one query can cost: all labels, each at its dearest kind.
 
-def dearest_pair(rule: BallotRule, sigma: float, n_labels: int, orders: ArrayLike | None = None) -> RdpCurve:
+        Guarantee: the same where teachers abstain on labels that they do not know, see `item`.
+        """
+        item = self.item(unit, orders, n_teachers=n_teachers)
+        return super().price(unit, orders) if item is None else item.price() * self.n_labels
+
+    def item(
+        self, unit: Unit, orders: ArrayLike | None = None, *, n_teachers: int | None = None
+    ) -> Item | None:
+        """Return a label as one thing that is paid for, silent (kind 0) or told (kind 1).
+
+        None where check and answer have no joint price: without a bar, for parts of a vote, or where the
+        number of teachers is not known.
+
+        Guarantee: the charges of `joint_charges`, for every sum of every number of teachers up to this one:
+                   how many know a label is public, and the same at neighbours. Noise is drawn label by label,
+                   so that the costs of labels add up.
+        Assumes:   one unit changes one ballot, of 0 and 1.
+        Reference: "The joint price of a check and its answer"; Feldman and Zrnic 2021.
+        """
+        require_one_ballot(unit)
+        if n_teachers is None or not self.has_bar or self.resolution != 1:
+            return None
+        height = math.ceil(getattr(self, "threshold"))  # noqa: B009
+        checked = Checked("label", n_teachers, 2, self.sum_sigma, height, self.bar_sigma)
+        clock = two_events(check_price(self.bar_sigma, unit), check_price(self.sum_sigma, unit))
+        share = getattr(self, "expected_silence", None)
+        return joint_item(checked, tuple(check_orders(orders).tolist()), share, clock)
+
+    def _charged(self, votes: Votes, told: Mask) -> RdpCurve:
+        """Return what queries cost of which these labels were told."""
+        item = self.item(votes.unit, n_teachers=votes.n_teachers)
+        if item is None:
+            return super()._charged(votes, told)
+        n_told = int(told.sum())
+        return item.price(0) * (told.size - n_told) + item.price(1) * n_told
+
+
+def dearest_pair(rule: BallotRule, sigma: float, n_labels: int, orders: ArrayLike | None = None) -> Price:
     """Return the most that deciding `n_labels` labels costs, over all pairs of allowed ballots.
+
+    Where every vote counts in full, that is one item per label that two ballots can move; where ballots are
+    clipped, one item for all labels, whose table is that of the dearest two ballots at each level.
 
     Guarantee: a label whose sum moves by w units costs its `suprema.check_supremum`: two outcomes, both
                directions, every sum; about 0.637 order w^2 / (2 sigma^2), and never above
@@ -340,15 +398,61 @@ def dearest_pair(rule: BallotRule, sigma: float, n_labels: int, orders: ArrayLik
     Assumes:   whole sums, discrete Gaussian noise.
     Reference: "The price of an arg max"; "Many labels".
     """
-    return _dearest_pair(rule, float(sigma), int(n_labels), tuple(check_orders(orders)))
+    grid = tuple(check_orders(orders))
+    if rule.is_free or rule.most < rule.n_labels:
+        label = check_item(float(sigma), rule.one, grid)
+        return Price.of([(min(int(n_labels), 2 * rule.most), label, None)], like=label.dearest)
+    return _dearest_item(rule, float(sigma), int(n_labels), grid).price()
 
 
 @lru_cache(maxsize=256)
-def _dearest_pair(rule: BallotRule, sigma: float, n_labels: int, orders: tuple[float, ...]) -> RdpCurve:
+def _dearest_item(rule: BallotRule, sigma: float, n_labels: int, orders: tuple[float, ...]) -> Item:
     def price(units: int) -> Floats:
         return check_supremum(sigma, orders, weight=units).values if units else np.zeros(len(orders))
 
-    return RdpCurve(np.array(orders), rule.dearest(price, n_labels))
+    curve = RdpCurve(np.array(orders), rule.dearest(price, n_labels))
+    return Item((curve,), DearestPairClock(rule, sigma, n_labels) if curve.values.any() else None)
+
+
+@dataclass(frozen=True)
+class DearestPairClock:
+    """Labels that are decided from clipped ballots: the dearest two of them at every level.
+
+    Guarantee: given two ballots, every label that they move is an event of its own, priced where at least as
+               much is left as at the level after all of them; the largest sum over all pairs of ballots
+               holds for each.
+    Assumes:   as `CheckClock`; labels have noise of their own.
+    Reference: "The clock".
+    """
+
+    rule: BallotRule
+    sigma: float
+    n_labels: int
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells this family from every other."""
+        said = {"values": list(self.rule.values), "sigma": self.sigma, "n_labels": self.n_labels}
+        return {"family": "dearest-pair", **said}
+
+    def table(self, kappa: float) -> ClockTable:
+        """Return the table at this kappa, from memory or disk where it is there."""
+        return kept(self, kappa)
+
+    def work_out(self, kappa: float) -> ClockTable:
+        """Return the table, from the tables of single labels."""
+        # What a label costs grows with its weight, and is made to. How far a label moves that two ballots
+        # share is rounded up to the weight of a label that one of them has alone: there are fewer of these.
+        weights = sorted(set(self.rule.values[1 : self.n_labels + 1]) - {0})
+        tables = [CheckClock(self.sigma, weight).table(kappa) for weight in weights]
+        levels = tables[-1].levels
+        costs = np.maximum.accumulate([[price_at(each, level) for level in levels] for each in tables])
+        rows = np.concatenate([np.zeros((1, len(levels))), costs])
+        found = self.rule.dearest(
+            lambda units: rows[np.searchsorted(weights, units) + 1 if units else 0], self.n_labels
+        )
+        found = found / TICKS
+        prices = [[price] for price in (found * (1 + 1e-12)).tolist()]
+        return table_of([at / TICKS for at in levels], prices, kappa, events=self.n_labels)
 
 
 @lru_cache(maxsize=256)

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ...privacy._price import Item
 from ...privacy._scipy import softmax
 from ...privacy.noise import Noise
 from ...privacy.rdp import Floats, RdpCurve
@@ -16,6 +17,7 @@ from ...privacy.release import Cost, Release
 from ...privacy.votes import Integers, Unit, Votes
 from .._admission import require_label_votes, require_one_ballot
 from .._fields import label_cap, label_count, noise_sigma, vote_parts
+from ..clock import RangeClock
 from ..registry import check_parameters, parameter, register
 from ._outcomes import LabelLaw, LabelOutcomes
 from ._perlabel import Mask, listed
@@ -125,7 +127,9 @@ class AdaptiveGNThreshold:
     def check_price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most that the choice of a share costs."""
         require_one_ballot(unit)
-        return RdpCurve.zcdp(1 / (2 * self.scale**2), orders).as_price()
+        curve = RdpCurve.zcdp(1 / (2 * self.scale**2), orders).as_price()
+        # A score moves by one vote at most: losses lie in a range of 2 / scale.
+        return Item((curve,), RangeClock(2 / self.scale)).price()
 
     def answer_price(self, unit: Unit, n_labels: int, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most that telling `n_labels` of the labels costs, at any share."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .._fields import check_sigma, label_count, noise_sigma, side_threshold, vote_parts
+from .._fields import check_sigma, label_count, noise_sigma, side_threshold, silence_share, vote_parts
 from ..registry import register
 from ._perlabel import FreeMajority
 
@@ -34,12 +34,13 @@ class Binary(FreeMajority):
 
 
 @register("confident-binary", "binary, silent on labels that the teachers do not agree on")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ConfidentBinary(FreeMajority):
     """Tell a label only where the noisy count of the larger side reaches `threshold` votes; else be silent.
 
-    Guarantee: one query costs at most `price`: a check and an answer per label. A silent label pays for its
-               check alone.
+    Guarantee: one query costs at most `price`. Where the number of teachers is known, that is what the whole
+               outcome of every label can cost, less than its check and its answer together. A silent label
+               is charged less than one that is told: its check alone, or what `expected_silence` makes of it.
     Assumes:   as `Binary`; the check's noise has standard deviation `sigma_threshold`.
     Reference: Dullerud et al. 2022, appendix (confident multi-label PATE); "Many labels".
 
@@ -55,6 +56,7 @@ class ConfidentBinary(FreeMajority):
     threshold: float = side_threshold()
     sigma_threshold: float = check_sigma(example=15.0)
     resolution: int = vote_parts()
+    expected_silence: float | None = silence_share()
     has_bar: ClassVar[bool] = True
     lets_abstain: ClassVar[bool] = True
     confidential: ClassVar[bool] = True

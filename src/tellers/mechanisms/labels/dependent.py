@@ -14,7 +14,7 @@ from ...privacy.rdp import RdpCurve
 from ...privacy.release import SILENT, Cost, Release
 from ...privacy.votes import Integers, Unit, Votes
 from .._admission import require_label_votes, require_one_ballot
-from .._fields import check_sigma, label_count, noise_sigma, side_threshold, vote_parts
+from .._fields import check_sigma, label_count, noise_sigma, side_threshold, silence_share, vote_parts
 from ..registry import register
 from ._perlabel import FreeMajority, dearest_pair
 from .binary import Binary, ConfidentBinary
@@ -182,8 +182,16 @@ class CausesFirst(FreeMajority):
             labels[:, here] = np.where(sure, given.astype(np.int64), labels[:, here])
             told[:, here] = sure
         # Every ballot counts, so the price of labels is the sum of their prices.
-        answers = self.answer_price(votes.unit, 1) * int(told.sum())
-        return Release(labels, Cost(self.asked_price(votes.unit, int(asked.sum())) + answers), told)
+        item, n_asked, n_told = (
+            self.item(votes.unit, n_teachers=votes.n_teachers),
+            int(asked.sum()),
+            int(told.sum()),
+        )
+        if item is None:
+            cost = self.asked_price(votes.unit, n_asked) + self.answer_price(votes.unit, 1) * n_told
+        else:
+            cost = item.price(0) * (n_asked - n_told) + item.price(1) * n_told
+        return Release(labels, Cost(cost), told)
 
     def asked_price(self, unit: Unit, n_asked: int, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most that the checks of so many labels cost; those that follow are not asked."""
@@ -224,7 +232,7 @@ class DependentBinary(CausesFirst):
 
 
 @register()
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ConfidentDependentBinary(CausesFirst):
     """Binary voting with implications that tells a label only where enough teachers agree.
 
@@ -252,5 +260,6 @@ class ConfidentDependentBinary(CausesFirst):
     positive: Pairs = ()
     negative: Pairs = ()
     resolution: int = vote_parts()
+    expected_silence: float | None = silence_share()
     has_bar: ClassVar[bool] = True
     adds_implications_to: ClassVar[type] = ConfidentBinary

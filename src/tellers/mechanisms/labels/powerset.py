@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from ...privacy._scipy import roots_legendre
 from ...privacy.noise import Noise
-from ...privacy.rdp import Floats, RdpCurve
+from ...privacy.rdp import Floats, RdpCurve, check_orders
 from ...privacy.release import SILENT, Cost, Release
 from ...privacy.votes import Integers, Unit, Votes
 from .._admission import require_label_votes, require_one_ballot
@@ -22,7 +22,7 @@ from .._laws import DiscreteGaussian, Grid
 from .._outcomes import Outcomes, assemble, chunks
 from ..published import gaussian_bound, log_accept
 from ..registry import check_parameters, parameter, register
-from ..suprema import argmax_supremum, check_supremum
+from ..suprema import argmax_item, check_item
 from ._outcomes import distinct_ballots
 from ._perlabel import Mask, is_number, listed, require_cap
 from ._rules import few_labels
@@ -306,14 +306,17 @@ class SetVoting:
     def check_price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
         """Return the most that the check costs, where there is one."""
         require_one_ballot(unit)
-        return check_supremum(self.sigma_threshold, orders) if self.has_check else RdpCurve.zero(orders)
+        if not self.has_check:
+            return RdpCurve.zero(orders)
+        return check_item(float(self.sigma_threshold), 1, tuple(check_orders(orders))).price()
 
     def answer_price(
         self, unit: Unit, orders: ArrayLike | None = None, *, n_labels: int | None = None
     ) -> RdpCurve:
         """Return the most that the winning sets cost, however many labels are told."""
         require_one_ballot(unit)
-        return argmax_supremum(self.sigma, orders) * len(self.label_groups)
+        group = argmax_item(float(self.sigma), 1, tuple(check_orders(orders)))
+        return group.price() * len(self.label_groups)
 
     def release(self, votes: Votes, noise: Noise) -> Release:
         """Check every query where there is a check, and tell the winning sets of those that pass."""

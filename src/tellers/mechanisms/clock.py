@@ -1,0 +1,463 @@
+"""What mechanisms cost on a Gaussian clock: families of pairs of laws, and their tables of prices.
+
+A ledger that holds its budget on a clock reads what a query costs from a table. Here is what makes the
+tables: a small frozen value per kind of question, which names every pair of laws that the question may have
+on neighbouring votes. A table takes a second or two and is kept on disk, for it depends on public settings
+alone: in `$TELLERS_CACHE`, `$XDG_CACHE_HOME/tellers` or `~/.cache/tellers`, whichever is set first.
+"""
+
+import hashlib
+import json
+import math
+import os
+import tempfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..errors import require_count, require_positive
+from ..privacy._clock import TABLE_VERSION, TICKS, ClockFamily, ClockTable
+from ._clock_joint import joint_table
+from ._clock_pairs import (
+    checks,
+    gaussian_races,
+    laplace_races,
+    price_all,
+    shifts,
+    table_of,
+    two_points,
+)
+
+# Margins are looked at a fiftieth of the noise apart; what is left is the grid of k.
+_ALL = 1 + 3e-4
+# Leads and thresholds are a lattice as well, a tenth of the noise apart.
+_LATTICE = 1 + 1e-3
+
+
+class Worked(Protocol):
+    """A family that can work out its table, and is the same as another that says the same of itself."""
+
+    def identity(self) -> dict[str, Any]:
+        """Return plain values that tell this family from every other."""
+        ...
+
+    def work_out(self, kappa: float) -> ClockTable:
+        """Return the table, worked out anew."""
+        ...
+
+
+@dataclass(frozen=True)
+class ArgmaxClock:
+    """The arg max of counts with discrete Gaussian noise, for one moved ballot of `weight` votes.
+
+    Guarantee: prices hold for every histogram, any number of classes, both directions, on the noise that is
+               drawn, ties at random.
+    Assumes:   one ballot leaves a class and enters another, or leaves or enters one alone. Leads and
+               thresholds are looked at a tenth of sigma apart (all of them where sigma is below 15), out to
+               where less than kappa lies; the margin of a part in a thousand covers what is between.
+    Reference: "The clock"; the family of "The price of an arg max".
+
+    >>> table = ArgmaxClock(4.0).table(1e-12)
+    >>> round(table.dearest[-1] / 2**40 * 4**2, 2)
+    1.28
+    """
+
+    sigma: float
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        require_positive(sigma=self.sigma)
+        require_count(weight=self.weight)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells this family from every other.
+
+        >>> ArgmaxClock(40.0).identity()
+        {'family': 'argmax', 'sigma': 40.0, 'weight': 1}
+        """
+        return {"family": "argmax", "sigma": float(self.sigma), "weight": int(self.weight)}
+
+    def table(self, kappa: float) -> ClockTable:
+        """Return the table at this kappa, from memory or disk where it is there."""
+        return kept(self, kappa)
+
+    def work_out(self, kappa: float) -> ClockTable:
+        """Return the table, worked out anew."""
+        return price_all(gaussian_races(self.sigma, self.weight, kappa), kappa, margin=_LATTICE)
+
+
+@dataclass(frozen=True)
+class LaplaceArgmaxClock:
+    """The arg max of counts with discrete Laplace noise of scale 1/gamma, for one moved ballot.
+
+    Guarantee: as `ArgmaxClock`.
+    Assumes:   as `ArgmaxClock`; the lattice is finer near the kinks of the density, coarser far from them.
+    Reference: "The clock".
+
+    >>> table = LaplaceArgmaxClock(0.5).table(1e-12)
+    >>> 1.2 < table.dearest[-1] / 2**40 / 0.5**2 < 1.4
+    True
+    """
+
+    gamma: float
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        require_positive(gamma=self.gamma)
+        require_count(weight=self.weight)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells this family from every other."""
+        return {"family": "laplace-argmax", "gamma": float(self.gamma), "weight": int(self.weight)}
+
+    def table(self, kappa: float) -> ClockTable:
+        """Return the table at this kappa, from memory or disk where it is there."""
+        return kept(self, kappa)
+
+    def work_out(self, kappa: float) -> ClockTable:
+        """Return the table, worked out anew."""
+        return price_all(laplace_races(self.gamma, self.weight, kappa), kappa, margin=_LATTICE)
+
+
+@dataclass(frozen=True)
+class CheckClock:
+    """A noisy check, or a label's yes or no: a whole margin that moves by at most `weight`, Gaussian noise.
+
+    Guarantee: prices hold for every margin, both directions, and every move up to the weight: the law after a
+               smaller move is a mixture of those after none and after the whole one, and the left side of the
+               clock's condition is convex in it.
+    Assumes:   whole margins, discrete Gaussian noise; every margin that noise can decide is looked at.
+    Reference: "The clock"; the family of `check_supremum`.
+
+    >>> table = CheckClock(10.0).table(1e-12)
+    >>> round(table.dearest[-1] / 2**40 * 10**2, 2)
+    0.64
+    """
+
+    sigma: float
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        require_positive(sigma=self.sigma)
+        require_count(weight=self.weight)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells this family from every other."""
+        return {"family": "check", "sigma": float(self.sigma), "weight": int(self.weight)}
+
+    def table(self, kappa: float) -> ClockTable:
+        """Return the table at this kappa, from memory or disk where it is there."""
+        return kept(self, kappa)
+
+    def work_out(self, kappa: float) -> ClockTable:
+        """Return the table, worked out anew."""
+        return price_all(checks(self.sigma, self.weight, kappa), kappa, margin=_ALL)
+
+
+@dataclass(frozen=True)
+class RangeClock:
+    """A release whose losses lie in a range of width `epsilon`, or, with `pure`, in [-epsilon, epsilon].
+
+    Guarantee: the left side of the clock's condition is convex in the likelihood ratio, so among laws with
+               ratios in [l, u] the one on {l, u} alone is worst; both directions, every place of the range.
+    Assumes:   bounded range (the exponential mechanism), or (epsilon, 0)-differential privacy.
+    Reference: Dong, Durfee, Rogers 2020 (bounded range); "The clock".
+
+    >>> RangeClock(0.2).table(1e-12).dearest[-1] < RangeClock(0.2, pure=True).table(1e-12).dearest[-1]
+    True
+    """
+
+    epsilon: float
+    pure: bool = False
+
+    def __post_init__(self) -> None:
+        require_positive(epsilon=self.epsilon)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells this family from every other."""
+        return {"family": "pure" if self.pure else "range", "epsilon": float(self.epsilon)}
+
+    def table(self, kappa: float) -> ClockTable:
+        """Return the table at this kappa, from memory or disk where it is there."""
+        return kept(self, kappa)
+
+    def work_out(self, kappa: float) -> ClockTable:
+        """Return the table, worked out anew."""
+        if self.pure:
+            return price_all(two_points(2 * self.epsilon, np.array([self.epsilon])), kappa, margin=_ALL)
+        places = self.epsilon * np.linspace(0, 1, 2002)[1:-1]
+        return price_all(two_points(self.epsilon, places), kappa, margin=_ALL)
+
+
+@dataclass(frozen=True)
+class GaussianClock:
+    """A whole number with discrete Gaussian noise of standard deviation `sigma`, moved by `by` steps.
+
+    It costs its squared distance (by / sigma)^2, as in the filter for Gaussian noise, but for the end of the
+    budget, where the grid of the noise is seen: up to 1 + 1 / (12 sigma^2) times that.
+
+    Guarantee: the price of the one pair of laws, both orders; smaller moves cost no more.
+    Assumes:   discrete Gaussian noise on whole numbers.
+    Reference: Smith and Thakurta 2022 (continuous noise); "The clock".
+
+    >>> table = GaussianClock(5.0).table(1e-12)
+    >>> 1.0 < table.dearest[-1] / 2**40 * 5**2 < 1.001
+    True
+    """
+
+    sigma: float
+    by: int = 1
+
+    def __post_init__(self) -> None:
+        require_positive(sigma=self.sigma)
+        require_count(by=self.by)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells this family from every other."""
+        return {"family": "gaussian", "sigma": float(self.sigma), "by": int(self.by)}
+
+    def table(self, kappa: float) -> ClockTable:
+        """Return the table at this kappa, from memory or disk where it is there."""
+        return kept(self, kappa)
+
+    def work_out(self, kappa: float) -> ClockTable:
+        """Return the table, worked out anew."""
+        return price_all(shifts(self.sigma, self.by, kappa), kappa, margin=_ALL)
+
+
+@dataclass(frozen=True)
+class GaussianSumClock:
+    """Many whole numbers, each with discrete Gaussian noise, of which a unit moves several: a histogram, say.
+
+    `squared` is the largest sum of squared moves, and `most` the largest move of one number.
+
+    Guarantee: every number that moves is an event of its own (`GaussianClock`); each costs, in proportion to
+               its squared move, no more than the dearest single move does, and no more than `squared` move.
+    Assumes:   whole numbers and moves; independent noise.
+    Reference: "The clock".
+
+    >>> table = GaussianSumClock(5.0, squared=2, most=1).table(1e-12)
+    >>> table.events, 2.0 < table.dearest[-1] / 2**40 * 5**2 < 2.002
+    (2, True)
+    """
+
+    sigma: float
+    squared: int
+    most: int
+
+    def __post_init__(self) -> None:
+        require_positive(sigma=self.sigma)
+        require_count(squared=self.squared, most=self.most)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells this family from every other."""
+        return {
+            "family": "gaussian-sum",
+            "sigma": float(self.sigma),
+            "squared": self.squared,
+            "most": self.most,
+        }
+
+    def table(self, kappa: float) -> ClockTable:
+        """Return the table at this kappa, from memory or disk where it is there."""
+        return kept(self, kappa)
+
+    def work_out(self, kappa: float) -> ClockTable:
+        """Return the table, from the tables of single moves."""
+        tables = [GaussianClock(self.sigma, by).table(kappa) for by in range(1, self.most + 1)]
+        levels = sorted({level for table in tables for level in table.levels})
+        shares = [max(price_at(t, at) / by**2 for by, t in enumerate(tables, 1)) for at in levels]
+        rows = [[self.squared * share * (1 + 1e-12) / TICKS] for share in shares]
+        return table_of([at / TICKS for at in levels], rows, kappa, events=self.squared)
+
+
+@dataclass(frozen=True)
+class SumClock:
+    """Several questions that are paid as one item: parts, and how many of each a kind of outcome has seen.
+
+    A check and the answer behind it are `SumClock((check, answer), ((1, 0), (1, 1)))`.
+
+    Guarantee: every part is an event of its own, priced where at least as much is left as is read for it:
+               prices at a level hold above it, so their sum at the level after the last part holds.
+    Assumes:   which part is asked next depends on earlier outcomes alone; the parts seen are public.
+    Reference: "The clock".
+
+    >>> both = SumClock((CheckClock(10.0), CheckClock(5.0)), ((1, 0), (1, 1))).table(1e-12)
+    >>> both.events, both.prices[0][-1] == CheckClock(10.0).table(1e-12).dearest[-1]
+    (2, True)
+    """
+
+    parts: tuple[ClockFamily, ...]
+    kinds: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        if not self.kinds or any(len(kind) != len(self.parts) or min(kind) < 0 for kind in self.kinds):
+            raise ValueError("Expected, for every kind of outcome, how many of each part it has seen.")
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells this family from every other."""
+        return {
+            "family": "sum",
+            "parts": [part.identity() for part in self.parts],
+            "kinds": [list(kind) for kind in self.kinds],
+        }
+
+    def table(self, kappa: float) -> ClockTable:
+        """Return the table at this kappa, from memory or disk where it is there."""
+        return kept(self, kappa)
+
+    def work_out(self, kappa: float) -> ClockTable:
+        """Return the table, the sums of the parts' tables."""
+        tables = [part.table(kappa) for part in self.parts]
+        levels = sorted({level for table in tables for level in table.levels})
+        rows = [
+            [
+                sum(n * price_at(table, level) for n, table in zip(kind, tables, strict=True)) / TICKS
+                for kind in self.kinds
+            ]
+            for level in levels
+        ]
+        events = max(sum(n * t.events for n, t in zip(k, tables, strict=True)) for k in self.kinds)
+        return table_of([level / TICKS for level in levels], rows, kappa, events=events)
+
+
+@dataclass(frozen=True)
+class ConfidentClock:
+    """A check of the top count and the arg max behind it as one event: silent (0) or answered (1).
+
+    `silent` is the share of silence that is expected, from public numbers: the two prices are the best pair
+    for it. 0 gives one price for both; None gives silence about what a check alone costs.
+
+    Guarantee: the clock's condition with these prices by kind, for every histogram of at most `n_teachers`
+               votes, fewer where teachers abstain, every moved, given or kept ballot, both directions.
+    Assumes:   ballots of one vote; `n_teachers` public, and not fewer than vote; a whole `threshold` that the
+               top count is compared with. For an interactive check give the smallest of all its thresholds.
+               The lattices of leads, thresholds and top counts are covered by a margin of 3e-3.
+    Reference: "The clock", section on checks and answers.
+
+    >>> clock = ConfidentClock(20, 3, sigma=4.0, threshold=14, sigma_threshold=4.0)
+    >>> silent, answered = clock.table(1e-12).prices
+    >>> bool(silent == answered and answered[-1] < SumClock(
+    ...     (CheckClock(4.0), ArgmaxClock(4.0)), ((1, 1),)).table(1e-12).dearest[-1])
+    True
+    """
+
+    n_teachers: int
+    n_classes: int
+    sigma: float
+    threshold: int
+    sigma_threshold: float
+    silent: float | None = 0.0
+
+    def __post_init__(self) -> None:
+        require_count(n_teachers=self.n_teachers)
+        require_count(2, n_classes=self.n_classes)
+        require_positive(sigma=self.sigma, sigma_threshold=self.sigma_threshold)
+        if self.silent is not None and not 0 <= self.silent <= 1:
+            raise ValueError(f"Expected a share of silence in [0, 1], or None, got {self.silent}.")
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells this family from every other."""
+        return {
+            "family": "confident",
+            "n_teachers": int(self.n_teachers),
+            "n_classes": int(self.n_classes),
+            "sigma": float(self.sigma),
+            "threshold": int(self.threshold),
+            "sigma_threshold": float(self.sigma_threshold),
+            "silent": None if self.silent is None else float(self.silent),
+        }
+
+    def table(self, kappa: float) -> ClockTable:
+        """Return the table at this kappa, from memory or disk where it is there."""
+        return kept(self, kappa)
+
+    def work_out(self, kappa: float) -> ClockTable:
+        """Return the table, worked out anew."""
+        return joint_table(
+            self.n_teachers, self.n_classes, self.sigma, self.threshold, self.sigma_threshold, self.silent,
+            kappa,
+        )  # fmt: skip
+
+
+def squared_moves(sigma: float, l2: float, linf: float) -> GaussianSumClock | None:
+    """Return the family of numbers that a unit moves by whole steps of this length, or None for long moves.
+
+    >>> squared_moves(5.0, 2**0.5, 1.0)
+    GaussianSumClock(sigma=5.0, squared=2, most=1)
+    """
+    squared = math.floor(l2 * l2 * (1 + 1e-12))
+    most = math.floor(min(l2, linf) * (1 + 1e-12))
+    # There is a table per length of a move, and an event per number that moves.
+    return GaussianSumClock(float(sigma), squared, most) if 1 <= most <= 16 and squared <= 1000 else None
+
+
+def price_at(table: ClockTable, level: int, kind: int | None = None) -> int:
+    """Return the ticks that a table asks for where so many are left afterwards.
+
+    >>> price_at(ClockTable((0, 100), ((8, 5),), kappa=1e-12), 120)
+    5
+    """
+    row = table.dearest if kind is None else table.prices[kind]
+    at = int(np.searchsorted(table.levels, level, side="right")) - 1
+    return row[at]
+
+
+# --- Tables are kept: in memory, and on disk under a name that says all they depend on. ---
+
+
+@lru_cache(maxsize=512)
+def kept(family: Worked, kappa: float) -> ClockTable:
+    """Return the table of a family: from memory, from disk, or worked out and written there.
+
+    A file that cannot be read, or is not the table it should be, is worked out again; a folder that cannot be
+    written is none.
+
+    >>> kept(CheckClock(3.0), 1e-12) is kept(CheckClock(3.0), 1e-12)
+    True
+    """
+    said = {"version": TABLE_VERSION, "kappa": float(kappa), **family.identity()}
+    path = cache_folder() / f"clock-{_digest(said)[:32]}.json"
+    try:
+        stored = json.loads(path.read_text(encoding="ascii"))
+        if stored["of"] == said and stored["digest"] == _digest(stored["table"]):
+            return ClockTable.from_json(stored["table"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    table = family.work_out(kappa)
+    found = table.to_json()
+    _write(path, json.dumps({"of": said, "table": found, "digest": _digest(found)}))
+    return table
+
+
+def _digest(said: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode("ascii")).hexdigest()
+
+
+def cache_folder() -> Path:
+    """Return the folder in which tables are kept.
+
+    >>> cache_folder().is_absolute()
+    True
+    """
+    if os.environ.get("TELLERS_CACHE"):
+        return Path(os.environ["TELLERS_CACHE"]).absolute()
+    if os.environ.get("XDG_CACHE_HOME"):
+        return Path(os.environ["XDG_CACHE_HOME"]).absolute() / "tellers"
+    try:
+        return Path.home() / ".cache" / "tellers"
+    except RuntimeError:
+        return Path(tempfile.gettempdir()).absolute() / "tellers"
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="ascii") as file:
+            file.write(text)
+        os.replace(file.name, path)
+    except OSError:
+        return
