@@ -24,8 +24,9 @@ from tellers import (
     Votes,
 )
 from tellers.errors import require_positive
-from tellers.mechanisms import MECHANISMS, Mechanism
+from tellers.mechanisms import MECHANISMS, Mechanism, TestedGNMax
 from tellers.mechanisms._outcomes import Outcomes
+from tellers.mechanisms.base import is_by_batch
 from tellers.privacy._price import Item
 from tellers.testing import check_mechanism, random_votes
 
@@ -56,6 +57,10 @@ OURS = [
         InteractiveGNMax(sigma=1.0, threshold=3.5, sigma_threshold=2.0, student_confidence=1.0),
         {"student": [[0.5, 0.5]], "n_classes": 2, "n_teachers": 15},
     ),
+    (
+        TestedGNMax(sigma=2.0, clear_cost=0.9, test_sigma=1.0, held_at=4.0, test_delta=1e-3, n_queries=2),
+        {"n_teachers": 12, "n_classes": 3, "n_draws": 600},
+    ),
 ]
 
 
@@ -68,9 +73,9 @@ def test_our_mechanisms_keep_their_promises(mechanism, setting):
 
 def test_every_mechanism_with_a_name_is_checked():
     assert {type(mechanism) for mechanism, _ in OURS} == set(MECHANISMS.values())
-    assert list(MECHANISMS) == ["lnmax", "gnmax", "confident", "interactive"]
+    assert list(MECHANISMS) == ["lnmax", "gnmax", "confident", "interactive", "tested-gnmax"]
     for mechanism, _ in OURS:
-        assert isinstance(mechanism, Mechanism)
+        assert is_by_batch(mechanism) or isinstance(mechanism, Mechanism)
 
 
 # Strangers --------------------------------------------------------------------------------------------------

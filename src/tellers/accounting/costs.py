@@ -19,7 +19,15 @@ from scipy.special import erfcx, gammaln, log_ndtr
 
 from ..errors import MissingExtra, require_count, require_fraction, require_positive
 from ..mechanisms._check import answered_mask, student_probabilities
-from ..mechanisms.base import Mechanism, has_one_price, item_of, price_of
+from ..mechanisms.base import (
+    Mechanism,
+    accountant_for,
+    delta_of,
+    has_one_price,
+    is_by_batch,
+    item_of,
+    price_of,
+)
 from ..mechanisms.labels._published import labels_told, plain_cost, published_label_cost
 from ..mechanisms.registry import answers_of, listens
 from ..privacy.budget import Accountant, Budget, smallest_budget
@@ -174,7 +182,7 @@ def discrete_gaussian_pld_epsilon(
 # stand beside it under names of their own.
 
 
-Method = Literal["argmax-rdp", "pure-dp-rdp", "histogram-rdp", "labels-rdp", "price-rdp"]
+Method = Literal["argmax-rdp", "pure-dp-rdp", "histogram-rdp", "labels-rdp", "price-rdp", "tested-rdp"]
 OtherMethod = Literal[
     "histogram-rdp", "histogram-pld", "histogram-gdp", "pure-dp-exact", "sums-rdp", "sums-gdp"
 ]
@@ -226,6 +234,8 @@ def independent_cost(
 ) -> RdpCurve:
     """Return the public cost of a run: every check, and the answers that were given (all, if not said).
 
+    A mechanism that is paid by the batch is asked for one batch of all queries, whatever came out.
+
     Where a query has many labels, `n_answers` is how many queries were answered on all of them, or, with one
     number per query, how many of its labels were told; `n_asked` is how many labels were asked in all, where
     those that follow from others were not. With the numbers of teachers and of classes, a mechanism that has
@@ -239,6 +249,11 @@ def independent_cost(
     Reference: Feldman and Zrnic 2021 (Rényi filters) for returning what a silent query did not use.
     """
     one = Unit() if unit is None else unit
+    if is_by_batch(mechanism):
+        if not n_queries:
+            return RdpCurve.zero(orders)
+        whole = price_of(mechanism, one, n_queries, n_teachers=n_teachers, n_classes=n_classes)
+        return whole if orders is None else _selected(whole, orders)
     public: dict[str, Any] = {"n_teachers": n_teachers, "n_classes": n_classes}
     asked: Any = mechanism
     item = item_of(mechanism, one, orders, **public)
@@ -269,6 +284,15 @@ def independent_cost(
     if not hasattr(mechanism, "answer_price"):
         return checks * (n_queries - answers) + price * answers
     return checks * n_queries + at_orders(mechanism.answer_price, one, orders) * answers
+
+
+def _selected(curve: RdpCurve, orders: ArrayLike) -> RdpCurve:
+    """Return a curve at some of its orders."""
+    wanted = check_orders(orders)
+    at = np.searchsorted(curve.orders, wanted)
+    if (at >= curve.orders.size).any() or not np.array_equal(curve.orders[at], wanted):
+        raise ValueError("Expected orders of a ledger for a price by the batch, got others.")
+    return RdpCurve(wanted, curve.values[at])
 
 
 def _items(
@@ -322,7 +346,18 @@ def public_cost(
         mechanism, n_queries, n_answers=n_answered, n_teachers=n_teachers, n_classes=n_classes
     )
     method: Method = getattr(mechanism, "price_method", "price-rdp")
-    return PublicCost(method, *cost.epsilon_and_order(delta))
+    return PublicCost(method, *cost.epsilon_and_order(_left_of(delta, cost)))
+
+
+def _left_of(delta: float, cost: RdpCurve) -> float:
+    """Return the delta that a curve is converted at: without what its tests take."""
+    taken = delta_of(cost)
+    if taken >= delta:
+        raise ValueError(
+            f"Expected a test that takes less than delta={delta:g}, got one that takes {taken:g}. Choose a "
+            "smaller test_delta."
+        )
+    return delta - taken
 
 
 def compared_costs(mechanism: Mechanism, n_queries: int, *, delta: float) -> tuple[ComparedCost, ...]:
@@ -375,7 +410,16 @@ def budget_for(
     True
     """
     cost = independent_cost(mechanism, n_queries, n_teachers=n_teachers, n_classes=n_classes)
-    return smallest_budget(cost, delta).epsilon if cost.epsilon(delta) > 0 else 0.0
+    held_at = getattr(mechanism, "held_at", None)
+    if held_at is None:
+        return smallest_budget(cost, delta).epsilon if cost.epsilon(delta) > 0 else 0.0
+    # The mechanism says itself at which order, and with how much of delta, its ledger is opened.
+    epsilon = _selected(cost, [held_at]).epsilon(_left_of(delta, cost))
+    while epsilon and not accountant_for(mechanism, Budget(epsilon, delta)).affords(
+        RdpCurve.zero(cost.orders), cost
+    ):
+        epsilon *= 1 + 1e-13  # rounding put it a hair below
+    return epsilon
 
 
 def stated_cost(
@@ -405,12 +449,15 @@ def stated_cost(
     whole = public_cost(mechanism, n_queries, delta=delta, **public)
     if budget is None:
         return whole, None
-    held_at = Accountant(Budget(budget, delta)).held_at
+    held_at = accountant_for(mechanism, Budget(budget, delta)).held_at
 
     def spent_after(n: int) -> RdpCurve:
         n_answers = None if told is None else first_answers(told, n)
         return independent_cost(mechanism, n, n_answers=n_answers, orders=[held_at], **public)
 
+    if is_by_batch(mechanism):
+        n_paid, stated = _batch_within_budget(mechanism, Budget(budget, delta), n_queries)
+        return PublicCost(whole.method, stated, held_at), Afforded(budget, held_at, n_paid)
     n_paid, stated = within_budget(
         mechanism, Budget(budget, delta), n_queries, spent_after=spent_after, **public
     )
@@ -441,6 +488,25 @@ def within_budget(
     paid, most = (independent_cost(mechanism, n, **public) for n in (n_paid, n_queries))
     one_price = has_one_price(mechanism, Unit(), **public)
     return n_paid, accountant.guarantee(paid, most=most, one_price=one_price)
+
+
+def _batch_within_budget(mechanism: Any, budget: Budget, n_queries: int) -> tuple[int, float]:
+    """Return how many queries a budget pays for in one batch, and the epsilon that a run of them states."""
+    accountant, nothing = accountant_for(mechanism, budget), RdpCurve.zero()
+
+    def price(n: int) -> RdpCurve:
+        return independent_cost(mechanism, n)
+
+    # A mechanism with batches of one size sells all of it or nothing.
+    low, high = 0, 1 if hasattr(mechanism, "n_queries") else n_queries
+    unit = n_queries if hasattr(mechanism, "n_queries") else 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = accountant.affords(nothing, price(middle * unit))
+        low, high = (middle, high) if fits else (low, middle - 1)
+    n_paid = low * unit
+    one_price = bool(getattr(mechanism, "one_price", False))
+    return n_paid, accountant.guarantee(price(n_paid), most=price(n_queries), one_price=one_price)
 
 
 def public_numbers(votes: Votes) -> dict[str, Any]:
@@ -573,6 +639,8 @@ def account(
         file = kept(votes)
         cast, student, answered = file.votes, getattr(file, "student", None), file.answered
     require_votes_on(answers_of(mechanism), cast, type(mechanism).__name__)
+    if is_by_batch(mechanism):  # it may refuse these public numbers
+        price_of(mechanism, Unit(), len(cast), n_teachers=cast.n_teachers, n_classes=cast.n_classes)
     notes: list[str] = []
     known = public_numbers(cast)
     one_price = has_one_price(mechanism, Unit(), **known)

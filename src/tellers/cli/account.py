@@ -314,6 +314,7 @@ _METHODS = {
     "sums-rdp": "all noisy sums",
     "sums-gdp": "all noisy sums",
     "price-rdp": "the price of every query",
+    "tested-rdp": "the price of one batch whose test passes",
 }
 _HOLDS = {
     "any run": "any run",

@@ -447,7 +447,7 @@ class ChainedLedger(ABC):
         write, main = self._state.bills.write, booked[None]
         said = {
             account: None
-            if same(price, main) and ticks[account] == ticks[None]
+            if same(price, main) and price.delta == main.delta and ticks[account] == ticks[None]
             else write(price, ticks=ticks[account])
             for account, price in booked.items()
             if account is not None

@@ -30,6 +30,7 @@ _HOME = {
     "PartialPowerset": ".labels.powerset",
     "Powerset": ".labels.powerset",
     "Tau": ".labels.tau",
+    "TestedGNMax": ".tested",
     "argmax_supremum": ".suprema",
     "check_supremum": ".suprema",
     "divergences": ".divergence",

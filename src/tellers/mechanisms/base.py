@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import require_positive
-from ..privacy._price import Item
+from ..privacy._price import Item, as_price
+from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import Release
 from ..privacy.votes import SetOf, Unit
@@ -35,7 +36,8 @@ class Mechanism(Protocol):
         One that costs less where the number of teachers or of classes is known takes `n_teachers=` and
         `n_classes=`; one whose silence costs less than an answer has `item` beside it, see `item_of`. One
         that is paid for a whole batch, and not by the query, has `batch_price` instead, with the number of
-        queries as its second argument; see `price_of`.
+        queries as its second argument; see `price_of`. Where it takes batches of one size alone, its field
+        `n_queries` says which.
         """
 
     @property
@@ -78,6 +80,40 @@ def price_of(
     if by_batch is not None:
         return cast(RdpCurve, by_batch(unit, n_queries, **known))
     return cast(RdpCurve, mechanism.price(unit, **known) * n_queries)
+
+
+def is_by_batch(mechanism: Any) -> bool:
+    """Return whether a mechanism, or its class, is paid for a whole batch and not by the query.
+
+    >>> from tellers import GNMax
+    >>> is_by_batch(GNMax)
+    False
+    """
+    return hasattr(mechanism, "batch_price")
+
+
+def delta_of(price: RdpCurve) -> float:
+    """Return what a price adds to the delta of a run.
+
+    >>> delta_of(RdpCurve.zcdp(0.1))
+    0.0
+    """
+    found = as_price(price)
+    return 0.0 if found is None else found.delta
+
+
+def accountant_for(mechanism: Any, budget: Budget) -> Accountant:
+    """Return the arithmetic of a ledger that is opened for a mechanism.
+
+    A mechanism whose price is meant for one Rényi order says so in `held_at`, and one that takes a part of
+    delta for a test in `test_delta`: both are fixed when the ledger is opened.
+
+    >>> from tellers import GNMax
+    >>> accountant_for(GNMax(40.0), Budget(1.0, 1e-5)) == Accountant(Budget(1.0, 1e-5))
+    True
+    """
+    order, for_tests = getattr(mechanism, "held_at", None), getattr(mechanism, "test_delta", 0.0)
+    return Accountant(budget, order=order, for_tests=for_tests)
 
 
 def item_of(

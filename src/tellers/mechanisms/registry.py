@@ -28,7 +28,7 @@ Answers = Literal["classes", "labels"]
 _NUMBERS = {int, float, type(None)}
 _LIMITS = ("above", "below", "least", "most", "choices", "form")
 _ORDER = (
-    "lnmax", "gnmax", "confident", "interactive", "histogram", "labels.binary", "labels.tau",
+    "lnmax", "gnmax", "confident", "interactive", "tested", "histogram", "labels.binary", "labels.tau",
     "labels.powerset", "labels.gnthreshold", "labels.adaptive",
 )  # fmt: skip
 GROUP = "tellers.mechanisms"

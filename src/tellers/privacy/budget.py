@@ -184,8 +184,14 @@ class Accountant:
         if self.clock is None:
             raise ValueError("Expected a budget on a clock, got one held by Rényi divergence.")
         before, bill = itemised(spent), itemised(price)
+        if bill.delta:
+            raise ValueError(
+                f"Expected a price without a delta of its own on a clock, got one that adds {bill.delta:g} "
+                "for a test. What it costs is known at one Rényi order alone: hold the budget by Rényi "
+                "divergence, Accountant(budget, order=..., for_tests=...)."
+            )
         left, events, returned = self._start - before.ticks, self.clock.events - before.events, []
-        if left < 0 or before.delta or bill.ticks or bill.delta:
+        if left < 0 or before.delta or bill.ticks:
             return None
         for n, item, _ in before.terms:
             table = self.table(item)

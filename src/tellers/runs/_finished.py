@@ -16,7 +16,7 @@ from ..accounting._publishable import available_methods
 from ..ledger._chain import ChainedLedger
 from ..ledger.base import Entry
 from ..ledger.opening import is_url
-from ..mechanisms.base import Mechanism
+from ..mechanisms.base import Mechanism, accountant_for
 from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import SILENT
@@ -74,7 +74,7 @@ class FinishedRun:
     @property
     def accountant(self) -> Accountant:
         """Return the budget of the run: with groups, the ceiling for everybody."""
-        return Accountant(Budget(self.config.budget.epsilon, self.config.budget.delta))
+        return accountant_for(self.mechanism, Budget(self.config.budget.epsilon, self.config.budget.delta))
 
     def is_alone(self, entries: Iterable[Entry]) -> bool:
         """Say whether all of these entries are the run's own: its questions and its publications."""

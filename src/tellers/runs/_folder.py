@@ -21,9 +21,10 @@ from ..errors import BudgetExhausted, LedgerConflict
 from ..ledger._chain import ChainedLedger
 from ..ledger.base import require_no_groups
 from ..ledger.opening import is_url, open_ledger
+from ..mechanisms.base import Mechanism, accountant_for, delta_of, is_by_batch, price_of
 from ..privacy._files import write_whole
 from ..privacy._rows import KeptRows
-from ..privacy.budget import Accountant, Budget
+from ..privacy.budget import Budget
 from ..privacy.rdp import RdpCurve
 from ..privacy.sealed import Sealed
 from ..privacy.votes import Unit
@@ -150,18 +151,26 @@ def require_one_question(config: RunConfig) -> None:
     if config.personal.variant:
         return
     first = config.warm_up() or config.build_mechanism()
-    delta, price = config.budget.delta, first.price(Unit())
-    if Accountant(Budget(config.budget.epsilon, delta)).affords(RdpCurve.zero(), price):
+    delta, price = config.budget.delta, _first_price(first)
+    if accountant_for(first, Budget(config.budget.epsilon, delta)).affords(RdpCurve.zero(), price):
         return
     # A budget is held at one order, so a little more than the price at its best order may be needed.
-    needed = price.epsilon(delta)
-    while math.isfinite(needed) and not Accountant(Budget(needed, delta)).affords(RdpCurve.zero(), price):
+    needed = price.epsilon(delta - delta_of(price))
+    while math.isfinite(needed) and not accountant_for(first, Budget(needed, delta)).affords(
+        RdpCurve.zero(), price
+    ):
         needed *= 1.01
+    what = "One batch" if is_by_batch(first) else "One question"
     raise BudgetExhausted(
-        f"One question alone would go past the budget of epsilon {config.budget.epsilon:g}: it needs "
+        f"{what} alone would go past the budget of epsilon {config.budget.epsilon:g}: it needs "
         f"{needed:.3g} at delta {delta:g}. Raise the budget, or the noise (sigma); more teachers bear more "
         "noise. Nothing was asked."
     )
+
+
+def _first_price(mechanism: Mechanism) -> RdpCurve:
+    """Return the price of the first question: of one query, or of the one batch of its mechanism."""
+    return price_of(mechanism, Unit(), getattr(mechanism, "n_queries", 1))
 
 
 def _sweep(folder: RunFolder) -> None:
@@ -302,7 +311,8 @@ def open_books(config: RunConfig, folder: RunFolder, assignment: Assignment | No
             '"private", got one elsewhere. How many queries it holds then depends on votes, and nobody else '
             "may count on it."
         )
-    accountant = Accountant(Budget(config.budget.epsilon, config.budget.delta))
+    first = config.warm_up() or config.build_mechanism()
+    accountant = accountant_for(first, Budget(config.budget.epsilon, config.budget.delta))
     ledger = open_ledger(place, accountant)
     try:
         if assignment is not None and assignment.plan is not None:
@@ -313,8 +323,7 @@ def open_books(config: RunConfig, folder: RunFolder, assignment: Assignment | No
         if assignment is not None:
             require_no_groups(ledger)
         if ledger.asked(f"{folder.key}/0") is None:
-            first = config.warm_up() or config.build_mechanism()
-            accountant.require(ledger.spent, first.price(Unit()), key=f"{folder.key}/0")
+            accountant.require(ledger.spent, _first_price(first), key=f"{folder.key}/0")
     except LedgerConflict as error:
         ledger.close()
         raise ValueError(f"{config.where('budget', 'ledger')}: {error} Or take another ledger.") from error
@@ -333,10 +342,10 @@ def require_left(config: RunConfig, folder: RunFolder, *, ledger: str) -> None:
     require_one_question(config)
     if config.personal.variant:
         return
-    accountant = Accountant(Budget(config.budget.epsilon, config.budget.delta))
     first = config.warm_up() or config.build_mechanism()
+    accountant = accountant_for(first, Budget(config.budget.epsilon, config.budget.delta))
     with open_ledger(ledger, accountant) as books:
-        accountant.require(books.spent, first.price(Unit()), key="the first of this student")
+        accountant.require(books.spent, _first_price(first), key="the first of this student")
 
 
 def _books_at(config: RunConfig, folder: RunFolder) -> str | Path:

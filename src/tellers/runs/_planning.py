@@ -22,6 +22,7 @@ from ..accounting.plan_multilabel import (
     sweeps_of,
 )
 from ..errors import MissingExtra
+from ..mechanisms.base import is_by_batch
 from ..privacy.budget import Budget
 from ..privacy.votes import kept
 from ..teachers.store import HeldVotes, VoteFile, hold_votes, read_votes
@@ -117,6 +118,12 @@ def plan_classes(
 ) -> list[LabelPlan]:
     """Return what every setting gives, or one; or, for so many labels, the least noise that gives them."""
     file: Any = kept(votes)
+    if mechanism is not None and is_by_batch(mechanism):
+        raise ValueError(
+            f"Expected a mechanism that is paid by the query, got {type(mechanism).__name__}, whose one "
+            "batch is planned as a whole: tellers.accounting.plan_test proposes it, and `tellers account` "
+            "says what it costs."
+        )
     if n_labels is not None:
         return [sigma_for_labels(n_labels, file.votes, file.truth, budget=budget, against=against)]
     tried = settings(votes.n_teachers) if mechanism is None else [mechanism]

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from ..accounting.audit.membership import MembershipAudit, audit_membership
 from ..errors import require_count
 from ..ledger.memory import MemoryLedger
+from ..mechanisms.base import accountant_for
 from ..privacy import noise
-from ..privacy.budget import Accountant, Budget
+from ..privacy.budget import Budget
 from ..privacy.noise import Noise
 from ..privacy.votes import Votes
 from ..students.fitting import spread_columns
@@ -165,9 +166,10 @@ def _lay(
 
 def _shadow(config: RunConfig, tables: Tables, votes: Votes, source: Noise) -> tuple[Any, float]:
     """Return the student of one run from the votes on, None where none came of it, and the run's claim."""
-    asking, accountant = config.queries, Accountant(Budget(config.budget.epsilon, config.budget.delta))
-    mechanism, ledger = config.build_mechanism(), MemoryLedger(accountant, allow_seeded=True)
-    most = min(asking.n_queries or len(tables.pool), len(tables.pool))
+    asking, mechanism = config.queries, config.build_mechanism()
+    accountant = accountant_for(mechanism, Budget(config.budget.epsilon, config.budget.delta))
+    ledger = MemoryLedger(accountant, allow_seeded=True)
+    most = getattr(mechanism, "n_queries", min(asking.n_queries or len(tables.pool), len(tables.pool)))
     room = Room(VotedPool(votes), mechanism, ledger, source)
     labels = ask_by_settings(config, tables, room, n_queries=most, batch=asking.batch)
     claim = guaranteed_epsilon(ledger, accountant, most=most_expected(most, mechanism, config.warm_up()))

@@ -34,9 +34,11 @@ from .labelling import (
     NextRoom,
     Progress,
     guaranteed_epsilon,
+    is_one_batch,
     label_pool,
     most_expected,
     pool_order,
+    require_one_batch,
 )
 from .personal.assignment import Assignment
 from .personal.rounds import (
@@ -324,6 +326,12 @@ def release_labels(voting: Voting, votes: Votes, ledger: Ledger) -> tuple[Labels
     asking, mechanism, warm_up = config.queries, config.build_mechanism(), config.warm_up()
     n_pool = len(tables.pool)
     most = min(asking.n_queries or n_pool, n_pool)
+    if is_one_batch(mechanism):
+        require_one_batch(
+            mechanism, asking.order, n_pool=n_pool, n_queries=asking.n_queries or None,
+            n_labels=asking.n_labels or None,
+        )  # fmt: skip
+        most = int(mechanism.n_queries)  # type: ignore[attr-defined]
     if config.budget.stop == "private":
         most = min(most, _privately_affordable(config, mechanism, votes, tables.pool))
     # A name and no fingerprint: settings of the report may change, and other data are another question.
@@ -344,6 +352,8 @@ def release_labels(voting: Voting, votes: Votes, ledger: Ledger) -> tuple[Labels
     spending = spent_on(
         ledger, assignment, Budget(config.budget.epsilon, config.budget.delta), key=key, most=most,
         used=[mechanism, warm_up], note=note, is_over=labels.stopped_by == "the budget",
+        # What follows a failed test is limited by the budget alone.
+        is_fixed=asking.after_fail == "stop",
     )  # fmt: skip
     content = io.BytesIO()
     values = {} if labels.values is None else {"values": labels.values}
@@ -403,7 +413,9 @@ def spent_on(
     `is_fixed` says that this was known before the first release, and who would be asked; only then may less
     than the budget be stated.
     """
-    accountant, mechanisms = Accountant(budget), [one for one in used if one is not None]
+    mechanisms = [one for one in used if one is not None]
+    # A ledger knows by which rule, and at which order, it holds its budget.
+    accountant = getattr(ledger, "accountant", None) or Accountant(budget)
     # What it took to publish the cost of a run is told with what was published.
     asked, published = f"{key}/", publications_of(key)
     total, curve, n_asked, alone = 0 * ledger.spent, list[tuple[int, float]](), 0, True

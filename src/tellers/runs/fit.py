@@ -29,7 +29,7 @@ from ..errors import BudgetExhausted, require_count
 from ..ledger.base import Ledger, open_group_accounts, require_no_groups
 from ..ledger.memory import MemoryLedger
 from ..ledger.sqlite import SqliteLedger
-from ..mechanisms.base import Mechanism
+from ..mechanisms.base import Mechanism, accountant_for
 from ..privacy import noise
 from ..privacy._files import write_whole
 from ..privacy.budget import Accountant, Budget
@@ -43,7 +43,7 @@ from ._catalogue import make_model
 from ._numbers import label_counts, queries_part, versions_of
 from ._voting import Spending, begin_asking, spent_on
 from .card import ModelCard, export_student
-from .labelling import Labels, Order, check_asking, label_pool
+from .labelling import AfterFail, Labels, Order, check_asking, label_pool
 from .personal.assignment import Assignment, PlanOptions, Variant, arrange, plan_as_dict
 from .personal.consent import Consent, read_consent
 from .personal.plan import PersonalPlan
@@ -80,7 +80,8 @@ class Queries:
     At most `n_queries` rows are asked, until `max_labels` labels came out, in an `order` of `label_pool`;
     `batch` queries share one entry in the ledger. `first` and `per_round` are for orders and mechanisms in
     which the student takes part, and `warm_up` answers before it can speak. `seeded_noise` draws the noise
-    from `random_state`, for experiments that protect nobody.
+    from `random_state`, for experiments that protect nobody. `after_fail` is what `label_pool` does where a
+    mechanism tests its batch and the test fails.
 
     >>> Queries(n_queries=100, order="active", first=20).batch
     10
@@ -94,6 +95,7 @@ class Queries:
     per_round: int | None = None
     warm_up: Mechanism | None = None
     seeded_noise: bool = False
+    after_fail: AfterFail = "stop"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,13 +300,15 @@ def open_books(
     *,
     allow_seeded: bool,
     consent: Consent | None,
+    mechanism: Mechanism | None = None,
 ) -> Iterator[Ledger]:
     """Open the ledger of a fit, with an account for every group of people."""
     opened: Any = nullcontext(ledger)
+    accountant = accountant_for(mechanism, budget)
     if isinstance(ledger, (str, PathLike)):
-        opened = SqliteLedger(ledger, Accountant(budget))
+        opened = SqliteLedger(ledger, accountant)
     elif ledger is None:
-        opened = nullcontext(MemoryLedger(Accountant(budget), allow_seeded=allow_seeded))
+        opened = nullcontext(MemoryLedger(accountant, allow_seeded=allow_seeded))
     with opened as books:
         if consent is None:
             require_no_groups(books)
@@ -501,7 +505,9 @@ class Fitting:
         budget = agreed or Budget(NO_LIMIT if is_open else usual_epsilon(assignment), _DELTA)
         self._tell_assignment(assignment, plain, n_rows=len(X), n_public=len(pool))
         # Opened before hours of training: a ledger with another budget is refused now.
-        with open_books(self.ledger, budget, allow_seeded=seeded, consent=assignment.consent) as ledger:
+        with open_books(
+            self.ledger, budget, allow_seeded=seeded, consent=assignment.consent, mechanism=plain
+        ) as ledger:
 
             def vote(some: Assignment, absent: Names) -> VotedPool:
                 of_round, place = round_name(assignment.plan, absent), None
@@ -537,14 +543,15 @@ class Fitting:
                     n_labels=asking.max_labels, batch=asking.batch, student=model_or_default(self.student),
                     first=asking.first, per_round=asking.per_round, warm_up=asking.warm_up,
                     queries=np.arange(len(pool)), key=key, next_room=next_room,
+                    after_fail=asking.after_fail,
                 )  # fmt: skip
                 spending = spent_on(
                     ledger, assignment, budget, key=key, used=[plain, asking.warm_up],
-                    most=min(len(pool), asking.n_queries or len(pool)),
+                    most=getattr(plain, "n_queries", min(len(pool), asking.n_queries or len(pool))),
                     is_over=released.stopped_by == "the budget",
                     # A cap counts if it was set before the first release, which only a fresh ledger is sure
                     # of. Without those who left there is less noise: a price for all of it was not known.
-                    is_fixed=self.ledger is None and not assignment.leave,
+                    is_fixed=self.ledger is None and not assignment.leave and asking.after_fail == "stop",
                 )  # fmt: skip
                 self._record(released, rows, spending, ledger=ledger, budget=budget, reasons=reasons)
                 self.student_ = self._taught(pool, released, seed=learn, lenient=is_open)
@@ -664,7 +671,7 @@ def telling_what_is_spent(ledger: Ledger, budget: Budget) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        spent = ledger.spent.epsilon(budget.delta)
+        spent = (getattr(ledger, "accountant", None) or Accountant(budget)).epsilon(ledger.spent)
         error.add_note(f"On the ledger, with or without labels: epsilon {spent:.4g} is spent.")
         if isinstance(error, BudgetExhausted):
             error.add_note("Take more noise, and more teachers to bear it, or a larger budget.")

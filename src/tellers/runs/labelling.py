@@ -16,7 +16,7 @@ from ..data.label_models import count_rows, take_rows
 from ..errors import BudgetExhausted, KeyReused, Unsettled, require_count
 from ..ledger.base import Ledger
 from ..mechanisms._admission import is_multilabel
-from ..mechanisms.base import Mechanism
+from ..mechanisms.base import Mechanism, is_by_batch, price_of
 from ..mechanisms.registry import EVENTS, listens
 from ..privacy.budget import Accountant
 from ..privacy.rdp import RdpCurve
@@ -31,7 +31,11 @@ Progress = Callable[[int, int], object]
 NextRoom = Callable[[Room], Room | None]
 Order = Literal["given", "shuffled", "typical", "active"]
 ORDERS = ("given", "shuffled", "typical", "active")
-StoppedBy = Literal["the budget", "the number of queries", "the number of labels", "the end of the pool"]
+AfterFail = Literal["stop", "full price"]
+AFTER_FAIL = ("stop", "full price")
+StoppedBy = Literal[
+    "the budget", "the number of queries", "the number of labels", "the end of the pool", "a failed test"
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +45,9 @@ class Labels:
     `labels`, one per row or rows x labels, are SILENT where no label came; `by_teachers` says which the
     teachers gave, the others an interactive mechanism handed back to the student, or were inferred. `values`
     are noisy counts where those were released. `n_lost` counts rows whose price was paid and whose outcome
-    was lost with a process that died; they are not among `rows` and are never asked again.
+    was lost with a process that died; they are not among `rows` and are never asked again. `passed` says
+    whether the one batch of a mechanism that tests it passed; None where nothing was tested. What was asked
+    again at the full price after a test failed is among `rows` once, with its answer.
     """
 
     rows: Indices
@@ -50,6 +56,7 @@ class Labels:
     values: NDArray[np.int64] | None = None
     n_lost: int = 0
     stopped_by: StoppedBy = "the end of the pool"
+    passed: bool | None = None
 
     @property
     def n_answered(self) -> int:
@@ -82,6 +89,7 @@ def label_pool(
     key: str = "pool",
     next_room: NextRoom | None = None,
     progress: Progress | None = None,
+    after_fail: AfterFail = "stop",
 ) -> Labels:
     """Ask for labels of a public pool until the budget, a number of queries or of labels, or the pool ends.
 
@@ -93,6 +101,9 @@ def label_pool(
     not pay for a batch, smaller ones are tried. Where a row has many labels it counts towards `n_labels` if
     one of them was told. `queries` are what the room is asked with, where that is not the rows of `X_pool`.
     Where a room cannot pay for one query, `next_room` may hand over another.
+    A mechanism that tests one batch (`TestedGNMax`) gets all of its queries at once, in any order but the
+    active one. Where the test fails the run stops, or, with `after_fail="full price"`, asks the same rows
+    under new keys without a test, by plain GNMax, as far as the budget goes.
     A run that goes on must ask what it asked: a key on the books with other rows, another mechanism or
     another belief of the student is a `KeyReused`.
 
@@ -113,6 +124,13 @@ def label_pool(
     """
     n_pool = count_rows(X_pool)
     check_asking(order, n_pool=n_pool, batch=batch, n_queries=n_queries, n_labels=n_labels)
+    tested: Any = room.mechanism if is_one_batch(room.mechanism) else None
+    after_batch = batch
+    if tested is not None:
+        require_one_batch(tested, order, n_pool=n_pool, n_queries=n_queries, n_labels=n_labels)
+        batch = n_queries = int(tested.n_queries)
+    if after_fail not in AFTER_FAIL:
+        raise ValueError(f"Expected after_fail to be one of {', '.join(AFTER_FAIL)}, got {after_fail!r}.")
     hears = listens(room.mechanism)
     teaches = order == "active" or hears
     if teaches:
@@ -154,7 +172,51 @@ def label_pool(
         if teaches and not run.stopped_by:
             drawn = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
             taught = run.teach(student, X_pool, seed=drawn)
-    return run.labels()
+    labels = run.labels()
+    if tested is None or not len(labels):
+        return labels
+    if labels.n_answered:
+        return replace(labels, passed=True)
+    if after_fail == "stop":
+        return replace(labels, passed=False, stopped_by="a failed test")
+    plain = replace(room, mechanism=tested.without_test())
+    again = _Run(
+        plain, run.queries, key=f"{key}/full", most=most, n_labels=None, batch=after_batch, may_stop=True
+    )
+    again.ask(labels.rows, plain.mechanism, None, progress=progress)
+    return replace(again.labels(), n_lost=run.n_lost + again.n_lost, passed=False)
+
+
+def is_one_batch(mechanism: Mechanism) -> bool:
+    """Return whether a mechanism takes all of its queries in one batch, whose size it says itself."""
+    return is_by_batch(mechanism) and hasattr(mechanism, "n_queries")
+
+
+def require_one_batch(
+    mechanism: Any, order: str, *, n_pool: int | None, n_queries: int | None, n_labels: int | None
+) -> None:
+    """Refuse what would ask before all votes of the one batch are in, or another number of queries."""
+    name, size = type(mechanism).__name__, int(mechanism.n_queries)
+    if order == "active":
+        raise ValueError(
+            f"Expected an order that is known beforehand for {name}, got order='active': a label that is "
+            "released before the test voids it. Take given, shuffled or typical."
+        )
+    if n_labels is not None:
+        raise ValueError(
+            f"Expected no number of labels to stop at for {name}, got {n_labels}: all of its queries are "
+            "asked at once. Leave it out."
+        )
+    if n_queries not in (None, size):
+        raise ValueError(
+            f"Expected {size} queries, the batch that {name} was planned for, got n_queries={n_queries}. "
+            "Leave it out, or plan for that number."
+        )
+    if n_pool is not None and n_pool < size:
+        raise ValueError(
+            f"Expected a pool of at least {size} rows, the batch that {name} was planned for, got {n_pool}. "
+            "Plan for fewer queries."
+        )
 
 
 def check_asking(order: str, **counts: int | None) -> None:
@@ -183,7 +245,9 @@ def most_expected(n_queries: int, *mechanisms: Mechanism | None) -> RdpCurve:
     Known before the first question is asked, it may be stated whatever comes out.
     """
     used = [mechanism for mechanism in mechanisms if mechanism is not None]
-    return RdpCurve.largest(n_queries * mechanism.price(Unit()) for mechanism in used)
+    prices = [price_of(mechanism, Unit(), n_queries) for mechanism in used]
+    # A curve alone: what prices add to delta is set aside, and no part of an epsilon.
+    return RdpCurve.largest(prices)
 
 
 def guaranteed_epsilon(
@@ -258,6 +322,7 @@ class _Run:
     n_labels: int | None
     batch: int
     next_room: NextRoom | None = None
+    may_stop: bool = False
     affordable: int = 0
     n_asked: int = 0
     n_lost: int = 0
@@ -284,13 +349,15 @@ class _Run:
                 student = None if belief is None else belief[done : done + size]
                 release = room.ask(take_rows(self.queries, now), key=key, student=student)
             except BudgetExhausted:
+                if is_one_batch(mechanism):
+                    raise  # all of it or nothing
                 self.affordable = max(1, size // 2)
                 if size > 1:
                     continue
                 after = None if self.next_room is None else self.next_room(room)
                 if after is not None:
                     self.room, room, self.affordable = after, after, self.batch
-                elif not self.n_asked:
+                elif not self.n_asked and not self.may_stop:
                     raise  # not one query: there is nothing to go on with
                 else:
                     self.stopped_by = "the budget"

@@ -12,7 +12,7 @@ from ..errors import BudgetExhausted, KeyReused, LedgerConflict
 from ..ledger.base import Ledger, Ticket, canonical, group_account
 from ..ledger.vault import Vault
 from ..mechanisms._admission import fingerprint, is_multilabel, require_fit, require_votes
-from ..mechanisms.base import Mechanism, price_of
+from ..mechanisms.base import Mechanism, is_by_batch, price_of
 from ..privacy.noise import Noise
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import Cost, Release, describe
@@ -133,6 +133,7 @@ class Room:
         n = _n_queries(X)
         context = self._context(student, n)
         require_fit(self.mechanism, self.ensemble)
+        self._require_ledger()
         question = {"n_queries": n, "queries": fingerprint(X)}
         if student is not None:
             question["student"] = fingerprint(student)
@@ -183,6 +184,18 @@ class Room:
         """Return how many teachers and classes there are, where the teachers say so: prices may go by it."""
         said = {name: getattr(self.ensemble, name, None) for name in ("n_teachers", "n_classes")}
         return {name: int(number) for name, number in said.items() if number is not None}
+
+    def _require_ledger(self) -> None:
+        """Refuse a ledger that a mechanism cannot pay from, where it is meant for one kind of ledger."""
+        accountant = getattr(self.ledger, "accountant", None)
+        if accountant is not None and hasattr(self.mechanism, "require_accountant"):
+            self.mechanism.require_accountant(accountant)
+        if self.plan is not None and is_by_batch(self.mechanism):
+            raise TypeError(
+                f"Expected a mechanism with a price per query for a plan of groups, got "
+                f"{type(self.mechanism).__name__}, which is paid by the batch. Nothing was charged. Leave "
+                "out the plan."
+            )
 
     def _find_or_reserve(
         self, key: str, question: dict[str, Any], account: str | None

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..accounting._label_exact import label_blocks
-from ..accounting.audit.evidence import draw_rows
+from ..accounting.audit.evidence import draw_rows, learn_score, outcomes_of
 from ..accounting.audit.pairs import Moves, class_moves, label_moves
 from ..accounting.costs import public_numbers
 from ..errors import require_count
 from ..mechanisms._outcomes import Outcomes, chunks
-from ..mechanisms.base import has_one_price, item_of, label_space, price_of
+from ..mechanisms.base import delta_of, has_one_price, is_by_batch, item_of, label_space, price_of
 from ..mechanisms.divergence import divergences
 from ..mechanisms.labels._outcomes import LabelOutcomes
 from ..mechanisms.registry import listens
@@ -31,6 +31,7 @@ from ._draws import (
     check_independence,
     check_price_by_draws,
     check_silence_by_draws,
+    clopper_pearson,
     outcome_charge,
     require_charged,
 )
@@ -113,7 +114,8 @@ def check_description(mechanism: Any) -> str:
     require(frozen, f"Expected a frozen dataclass, got {name}. Decorate it with @dataclass(frozen=True).")
     hidden = [field.name for field in dataclasses.fields(mechanism) if field.name.startswith("_")]
     require(not hidden, f"Expected public fields only, got {hidden}: what is private comes as an argument.")
-    missing = [w for w in ("price", "release") if not callable(getattr(mechanism, w, None))]
+    price = "batch_price" if is_by_batch(mechanism) else "price"
+    missing = [w for w in (price, "release") if not callable(getattr(mechanism, w, None))]
     require(not missing, f"Expected {name} to have methods `price` and `release`, missing {missing}.")
     try:
         return json.dumps(describe(mechanism, noise.seeded(0))) + repr(mechanism)
@@ -269,6 +271,11 @@ def check_mechanism(
 
     `student` are rows of probabilities, taken in turn, for mechanisms that want them.
 
+    A mechanism that is paid by the batch (`batch_price`) is tried by whole batches, of its own size where it
+    has a field `n_queries`: its price is a curve that does not fall with the order, the same each time; no
+    release costs more, or adds more to delta; and no event over all that a batch tells proves, at neighbours
+    that differ in one teacher's ballots, that the price is too low.
+
     Guarantee: the divergences are exact at `n_random` random votes and those above. The tests of draws are
                exact ones that raise for a sound mechanism with probability at most 1e-6 per call.
     Assumes:   what holds for these votes holds for others: it is a test and no proof. A leak that comes with
@@ -287,6 +294,9 @@ def check_mechanism(
     >>> check_mechanism(GNMax(sigma=2.0), n_random=50)
     """
     require_count(n_random=n_random, n_draws=n_draws)
+    if is_by_batch(mechanism):
+        check_batches(mechanism, n_teachers=n_teachers, n_classes=n_classes, n_draws=n_draws, seed=seed)
+        return
     rng = np.random.default_rng(seed)
     votes = random_votes(rng, n_teachers, n_classes=n_classes, n_queries=n_random)
     described = check_description(mechanism)
@@ -438,7 +448,10 @@ def _check_price(mechanism: Any, unit: Unit, **counts: int) -> RdpCurve:
 
 
 def _checked_curve(mechanism: Any, unit: Unit, **counts: int) -> RdpCurve:
-    price, again = (price_of(mechanism, unit, **counts) for _ in range(2))
+    return _as_curve(*(price_of(mechanism, unit, **counts) for _ in range(2)))
+
+
+def _as_curve(price: Any, again: Any) -> RdpCurve:
     require(isinstance(price, RdpCurve), f"Expected `price` to be an RdpCurve, got {type(price).__name__}.")
     require(np.array_equal(price.orders, DEFAULT_ORDERS), "Expected a price on the default orders.")
     require(np.array_equal(price.values, again.values), "Expected the same price each time it is asked.")
@@ -597,6 +610,133 @@ def _check_symmetry(trial: Trial, rng: np.random.Generator) -> None:
         plain = np.take_along_axis(plain, order[None, :, :, None], axis=2)
         same = np.isclose(permuted, plain, rtol=1e-6, atol=1e-9).all(axis=(0, 2, 3))
         _require_all(same, counts, "Expected permuted classes to cost the same")
+
+
+# --- Mechanisms that are paid by the batch ---
+#
+# Their queries need not be answered apart, so what is compared is all that a batch tells.
+
+
+_BATCH = 3  # queries per batch, for a mechanism that takes any number
+
+
+def check_batches(
+    mechanism: Any,
+    *,
+    n_teachers: int = 60,
+    n_classes: int = 4,
+    n_draws: int = 20_000,
+    seed: int = 7,
+) -> None:
+    """Raise AssertionError if a mechanism that is paid by the batch breaks a promise; see `check_mechanism`.
+
+    Votes are batches in which one teacher's ballots move from the leader of every query to its runner-up or
+    to another class: teachers agree, are torn, or nearly so, and some in between. Each is drawn n_draws / 10
+    times, the three that look worst n_draws times.
+    """
+    described, n = check_description(mechanism), getattr(mechanism, "n_queries", _BATCH)
+    public = {"n_teachers": n_teachers, "n_classes": n_classes}
+    offered, again = (price_of(mechanism, Unit(), n, **public) for _ in range(2))
+    price = _as_curve(offered, again)
+    delta = delta_of(offered)
+    require(0 <= delta < 1 and delta == delta_of(again), f"Expected a delta in [0, 1), got {delta}.")
+    pairs = _batch_pairs(np.random.default_rng(seed), n_teachers, n_classes, n_queries=n)
+    for votes, _ in pairs:
+        _check_batch(mechanism, votes, price, delta, seed=seed)
+    n_first, found = max(200, n_draws // 10), []
+    for at, pair in enumerate(pairs):
+        drawn = [_draw_batches(mechanism, votes, n_first, seed + 2 * at + i) for i, votes in enumerate(pair)]
+        score = learn_score(*drawn)
+        here, there = (score(side) for side in drawn)
+        found.append((_excess(here, there, price, delta, alarm=0.01), at, score))
+    # Those that look worst are drawn again, by an event that was chosen before.
+    for _, at, score in sorted(found, key=lambda one: -one[0])[:3]:
+        here, there = (
+            score(_draw_batches(mechanism, votes, n_draws, seed + 1000 + 2 * at + i))
+            for i, votes in enumerate(pairs[at])
+        )
+        counts = [votes.counts.tolist() for votes in pairs[at]]
+        require(
+            _excess(here, there, price, delta, alarm=FALSE_ALARM / 3) <= 0,
+            f"Expected a price above what a batch tells; draws prove more, between the votes {counts[0]} and "
+            f"{counts[1]}. Raise the price, or look for noise that is not drawn.",
+        )
+    same = check_description(mechanism) == described
+    require(same, "Expected fields that stay as they were made; releasing votes changed them.")
+
+
+def _batch_pairs(
+    rng: np.random.Generator, n_teachers: int, n_classes: int, *, n_queries: int
+) -> list[tuple[Votes, Votes]]:
+    """Return neighbouring batches: one teacher's ballots differ."""
+    pairs, half = [], (n_teachers + 1) // 2
+    tops = {half, min(n_teachers, half + 1), *(round(x * n_teachers) for x in (0.62, 0.75, 0.9, 1.0))}
+    # The same leader everywhere, and as it comes.
+    for leaders in (np.zeros(n_queries, dtype=np.int64), rng.integers(n_classes, size=n_queries)):
+        for top in sorted(tops):
+            ballots = np.repeat(leaders[None], n_teachers, axis=0)
+            ballots[top:] = (leaders + 1) % n_classes
+            for step in {1, n_classes - 1}:
+                moved = ballots.copy()
+                moved[0] = (leaders + step) % n_classes
+                both = (Votes.from_ballots(each, n_classes=n_classes) for each in (ballots, moved))
+                pairs.append(tuple(both))
+    return [(here, there) for here, there in pairs]
+
+
+def _check_batch(mechanism: Any, votes: Votes, price: RdpCurve, delta: float, *, seed: int) -> None:
+    release, again = (mechanism.release(votes, noise.seeded(seed)) for _ in range(2))
+    require(isinstance(release, Release), f"Expected a Release, got {type(release).__name__}.")
+    labels = np.asarray(release.labels)
+    require(
+        len(labels) == len(votes) and labels.dtype.kind in "iu",
+        f"Expected {len(votes)} whole labels, got shape {labels.shape} of {labels.dtype}.",
+    )
+    require(
+        np.array_equal(_told(release), _told(again)),
+        "Expected the same labels from the same noise; draw all randomness from the `noise` argument.",
+    )
+    cost = release.cost.worst
+    require(np.array_equal(cost.orders, price.orders), "Expected the cost on the orders of the price.")
+    over = cost.values > price.values * (1 + ROUNDING)
+    where = f"at order {cost.orders[over.argmax()]:g}"
+    require(not over.any(), f"Expected a batch to cost at most its price, not so {where}.")
+    require(
+        delta_of(cost) == delta, "Expected the delta of the price on every release: it is never returned."
+    )
+    if getattr(mechanism, "one_price", False):
+        exact = (cost.values >= price.values * (1 - ROUNDING)).all()
+        require(exact, "Expected every batch to cost its price, as one_price says, got less.")
+
+
+def _told(release: Any) -> NDArray[Any]:
+    """Return all that a release tells, in one row."""
+    return outcomes_of(release).reshape(-1)
+
+
+def _draw_batches(mechanism: Any, votes: Votes, n_draws: int, seed: int) -> NDArray[Any]:
+    source = noise.seeded(seed)
+    return np.stack([_told(mechanism.release(votes, source)) for _ in range(n_draws)])
+
+
+def _excess(here: Floats, there: Floats, price: RdpCurve, delta: float, *, alarm: float) -> float:
+    """Return by how much events "the score is at least, or at most, a cut" prove a price to be too low.
+
+    Guarantee: above 0 for a sound price with chance at most `alarm`, if the score was chosen on other draws.
+    Assumes:   independent draws.
+    Reference: Clopper and Pearson 1934; P(A) <= e^epsilon Q(A) + delta for every event A.
+    """
+    cuts = np.unique(np.quantile(np.concatenate([here, there]), np.linspace(0, 1, 20), method="lower"))
+    levels = [(price.epsilon(d), d + delta) for d in np.geomspace(1e-5, 0.3, 8)]
+    error = alarm / (8 * cuts.size)  # two sides, two directions, two probabilities
+    worst = -1.0
+    for own, other in ((here, there), (there, here)):
+        for sides in ([(x[None] >= cuts[:, None]).sum(axis=1) for x in (own, other)],
+                      [(x[None] <= cuts[:, None]).sum(axis=1) for x in (own, other)]):  # fmt: skip
+            low = clopper_pearson(sides[0], own.size, error)[0]
+            high = clopper_pearson(sides[1], other.size, error)[1]
+            worst = max(worst, *(float((low - np.exp(e) * high - d).max()) for e, d in levels))
+    return worst
 
 
 # --- Mechanisms of many labels ---

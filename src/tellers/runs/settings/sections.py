@@ -587,6 +587,11 @@ class QueriesConfig(Options, title="queries"):
         "active, interactive: queries before the student is taught again; 0 = as many as in the first round.",
         ge=0,
     )
+    after_fail: Literal["stop", "full price"] = option(
+        "stop",
+        "tested-gnmax: where the test fails, stop, or ask the same rows again at the full price of gnmax, as "
+        "far as the budget goes.",
+    )
 
     def asked(self, *, with_student: bool) -> dict[str, Any]:
         """Return how the pool is asked and when that ends, as `label_pool` takes it.
@@ -595,10 +600,22 @@ class QueriesConfig(Options, title="queries"):
         {'order': 'active', 'n_labels': None, 'first': 20, 'per_round': None}
         """
         rounds = {"first": self.warm_up or self.first or None, "per_round": self.per_round or None}
-        return {"order": self.order, "n_labels": self.n_labels or None, **(rounds if with_student else {})}
+        failing = {} if self.after_fail == "stop" else {"after_fail": self.after_fail}
+        asked = {"order": self.order, "n_labels": self.n_labels or None, **failing}
+        return {**asked, **(rounds if with_student else {})}
 
     def _rules(self, whole: Any) -> Iterator[Problem]:
         chosen, is_interactive = "mechanism.name", whole.mechanism.hears_student
+        if whole.mechanism.is_one_batch:
+            when = f'with mechanism "{whole.mechanism.name}", which asks all queries of its one batch at once'
+            orders = ("shuffled", "given", "typical")
+            yield from whole.expect("queries.order", orders, when, chosen)
+            yield from whole.expect("queries.n_labels", (0,), when, chosen)
+            size = whole.mechanism.given.get("n_queries", self.n_queries)
+            yield from whole.expect("queries.n_queries", (0, size), when, chosen)
+            yield from whole.expect("personal.variant", ("",), when, chosen)
+        elif self.after_fail != "stop":
+            yield only("queries.after_fail", 'mechanism "tested-gnmax"', chosen)
         for name in ("warm_up", "warm_up_threshold"):
             if is_interactive and not getattr(self, name):
                 yield wrong(

@@ -1,0 +1,184 @@
+"""A tested batch on the books: the bit, the proposal and the delta of the test, whatever comes out."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tellers import (
+    SILENT,
+    Accountant,
+    Budget,
+    GNMax,
+    MemoryLedger,
+    Room,
+    SqliteLedger,
+    Unit,
+    Votes,
+    describe,
+    noise,
+)
+from tellers.errors import BudgetExhausted, Unsettled
+from tellers.ledger.base import LedgerConflict
+from tellers.mechanisms import TestedGNMax
+from tellers.privacy._clock import Clock
+
+MECHANISM = TestedGNMax(
+    sigma=10.0, clear_cost=0.05, test_sigma=3.0, held_at=8.0, test_delta=1e-6, n_queries=3
+)  # fmt: skip
+FAILED, PASSED = MECHANISM.fail_price(Unit(), 3), MECHANISM.batch_price(Unit(), 3)
+BUDGET = Budget(9.0, 1e-5)
+ACCOUNTANT = Accountant(BUDGET, order=8.0, for_tests=2e-6)
+CLEAR, TORN = [[200, 0, 0]] * 3, [[200, 0, 0], [90, 90, 20], [0, 100, 100]]
+
+
+class Teachers:
+    n_teachers, n_classes = 200, 3
+
+    def __init__(self, counts):
+        self.counts = counts
+
+    def vote(self, X):
+        return Votes.from_counts(self.counts, n_teachers=200)
+
+
+class Gone(Teachers):
+    def vote(self, X):
+        raise ConnectionError("the power is gone")
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def ledger(request, tmp_path):
+    if request.param == "memory":
+        yield MemoryLedger(ACCOUNTANT, allow_seeded=True)
+    else:
+        with SqliteLedger(tmp_path / "books.db", ACCOUNTANT, allow_seeded=True) as opened:
+            yield opened
+
+
+def room_for(ledger, counts=CLEAR, mechanism=MECHANISM):
+    return Room(Teachers(counts), mechanism, ledger, noise.seeded(3))
+
+
+def test_a_batch_that_passes_is_charged_the_bit_and_the_proposal(ledger):
+    release = room_for(ledger).ask([1, 2, 3], key="all")
+    assert release.labels.tolist() == [0, 0, 0]
+    assert np.array_equal(ledger.spent.values, PASSED.values)
+    assert ledger.spent.delta == 1e-6
+    [entry] = ledger.entries()
+    assert entry.event["mechanism"] == "TestedGNMax"
+    assert entry.event["parameters"]["clear_cost"] == 0.05
+    assert entry.release.by_teachers.all()
+
+
+def test_a_batch_that_fails_gets_the_proposal_back_and_never_the_delta(ledger):
+    release = room_for(ledger, TORN).ask([1, 2, 3], key="all")
+    assert release.labels.tolist() == [SILENT] * 3
+    assert not release.answered.any()
+    assert np.array_equal(ledger.spent.values, FAILED.values)
+    assert ledger.spent.delta == 1e-6
+    # The same key returns what was recorded, at no cost.
+    assert room_for(ledger, TORN).ask([1, 2, 3], key="all").labels.tolist() == [SILENT] * 3
+    assert ledger.spent.delta == 1e-6
+
+
+def test_delta_runs_out_before_epsilon(ledger):
+    room = room_for(ledger, TORN)
+    for number in range(2):
+        room.ask([1, 2, 3], key=f"try {number}")
+    spent = ledger.spent
+    with pytest.raises(BudgetExhausted, match="delta of tests to 3e-06, past the 2e-06"):
+        room.ask([1, 2, 3], key="try 2")
+    assert np.array_equal(ledger.spent.values, spent.values)
+    # What has no delta of its own goes on.
+    assert room_for(ledger, mechanism=GNMax(40.0)).ask([1, 2, 3], key="plain").answered.all()
+
+
+def test_a_crash_before_settling_stays_charged(tmp_path):
+    place = tmp_path / "books.db"
+    with SqliteLedger(place, ACCOUNTANT, allow_seeded=True) as ledger, pytest.raises(ConnectionError):
+        Room(Gone(CLEAR), MECHANISM, ledger, noise.seeded(3)).ask([1, 2, 3], key="all")
+    with SqliteLedger(place, ACCOUNTANT, allow_seeded=True) as ledger:
+        assert np.array_equal(ledger.spent.values, PASSED.values)
+        assert ledger.spent.delta == 1e-6
+        with pytest.raises(Unsettled):
+            room_for(ledger).ask([1, 2, 3], key="all")
+        room_for(ledger, TORN).ask([1, 2, 3], key="again")
+        assert ledger.spent.delta == 2e-6
+        ledger.verify()
+    with SqliteLedger(place, ACCOUNTANT, allow_seeded=True) as ledger:
+        assert ledger.spent.delta == 2e-6
+        assert [entry.is_settled for entry in ledger.entries()] == [False, True]
+
+
+@pytest.mark.parametrize("counts", [CLEAR, TORN])
+def test_named_accounts_pay_as_well(ledger, counts):
+    ledger.open_account("student/alice", Budget(9.0, 1e-5))
+    ledger.open_account("student/bob", Budget(9.0, 4e-6))
+    room_for(ledger, counts).ask([1, 2, 3], key="all", account="student/alice")
+    alice = ledger.accounts()["student/alice"].spent
+    assert np.array_equal(alice.values, ledger.spent.values)
+    assert alice.delta == ledger.spent.delta == 1e-6
+    # A fifth of bob's delta is for tests, as of the ledger's: that is less than one test.
+    with pytest.raises(BudgetExhausted) as refusal:
+        room_for(ledger, counts).ask([1, 2, 3], key="more", account="student/bob")
+    assert refusal.value.account == "student/bob"
+    assert ledger.spent.delta == 1e-6
+
+
+def test_what_an_account_pays_of_delta_is_written_apart(ledger):
+    ledger.open_account("student/alice", Budget(9.0, 1e-5))
+    event = describe(MECHANISM, noise.secure())
+    ticket = ledger.reserve("all", PASSED, event=event, also={"student/alice": replace(PASSED, delta=0.0)})
+    ledger.settle(ticket, room_release(PASSED))
+    assert ledger.spent.delta == 1e-6
+    assert ledger.accounts()["student/alice"].spent.delta == 0.0
+    ledger.verify()
+
+
+def room_release(cost):
+    votes = Votes.from_counts(CLEAR, n_teachers=200)
+    return replace(MECHANISM.release(votes, noise.seeded(3)), cost=replace_cost(cost))
+
+
+def replace_cost(cost):
+    from tellers import Cost
+
+    return Cost(cost)
+
+
+@pytest.mark.parametrize(
+    ("accountant", "words"),
+    [
+        (Accountant(BUDGET, order=9.0, for_tests=2e-6), "Rényi order 8"),
+        (Accountant(BUDGET, order=8.0), "set aside"),
+        (Accountant(BUDGET, clock=Clock.for_delta(1e-5)), "on a clock"),
+    ],
+)
+def test_other_ledgers_are_refused_before_anything_is_charged(accountant, words):
+    ledger = MemoryLedger(accountant, allow_seeded=True)
+    with pytest.raises(ValueError, match=words):
+        room_for(ledger).ask([1, 2, 3], key="all")
+    assert ledger.entries() == []
+
+
+def test_batches_of_another_size_are_refused_before_anything_is_charged(ledger):
+    with pytest.raises(ValueError, match="one batch of 3 queries"):
+        room_for(ledger).ask([1, 2], key="all")
+    assert ledger.entries() == []
+
+
+def test_teachers_that_are_not_those_of_the_price_get_no_answer_and_the_batch_stays_charged(ledger):
+    teachers = Teachers(CLEAR)
+    teachers.n_teachers = 100
+    with pytest.raises(ValueError, match="100 teachers"):
+        Room(teachers, MECHANISM, ledger, noise.seeded(3)).ask([1, 2, 3], key="all")
+    assert np.array_equal(ledger.spent.values, PASSED.values)
+
+
+def test_a_cost_without_its_delta_keeps_the_delta_on_the_books(ledger):
+    ticket = ledger.reserve("all", PASSED, event=describe(MECHANISM, noise.secure()))
+    ledger.settle(ticket, room_release(replace(FAILED, delta=0.0)))
+    assert ledger.spent.delta == 1e-6
+    with pytest.raises(LedgerConflict):
+        ledger.settle(ticket, room_release(FAILED))
