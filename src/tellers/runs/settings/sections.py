@@ -53,6 +53,8 @@ def _known_model(value: str) -> str:
 
 Model = Annotated[Text, AfterValidator(_known_model)]
 if TYPE_CHECKING:
+    from ...privacy.budget import Accountant
+
     DataName = str
     KindName = str
 else:
@@ -390,6 +392,12 @@ class BudgetConfig(Options, title="budget"):
     delta: float = option(
         1e-4, "Failure probability, well below 1 / the number of private records.", gt=0, lt=1
     )
+    rule: Literal["renyi", "clock"] = option(
+        "renyi",
+        "How the ledger holds the budget, from its first line on. renyi: at one Rényi order; what is stated "
+        "may be less than the budget, and the cost can be published. clock: more labels from the same "
+        "budget, and the whole budget is stated; for mechanisms with a clock price.",
+    )
     ledger: Text = option(
         "ledger.db",
         "The ledger: a file, relative to the folder of the run, or the address of a PostgreSQL database, "
@@ -404,7 +412,23 @@ class BudgetConfig(Options, title="budget"):
         0.0, 'The data-dependent epsilon to stop at; only with stop = "private".', ge=0
     )
 
+    @property
+    def accountant(self) -> "Accountant":
+        """Return the arithmetic of the budget, by its rule.
+
+        >>> BudgetConfig(epsilon=2.0, delta=1e-5, rule="clock").accountant.rule
+        'clock'
+        """
+        from ...privacy.budget import Accountant, Budget
+
+        return Accountant.by(self.rule, Budget(self.epsilon, self.delta))
+
     def _rules(self, whole: Any) -> Iterator[Problem]:
+        if whole.personal.variant:
+            # Groups pay their own prices, of which the main account is charged the largest at each order.
+            when = f'with variant = "{whole.personal.variant}" in [personal]'
+            advice = "A clock has no largest of several prices."
+            yield from whole.expect("budget.rule", ("renyi",), when, "personal.variant", advice=advice)
         if (self.stop == "private") != (self.private_epsilon > 0):
             wanted = "above 0" if self.stop == "private" else "0"
             yield wrong(
