@@ -29,12 +29,14 @@ from ..errors import BudgetExhausted, require_count
 from ..ledger.base import Ledger, open_group_accounts, require_no_groups
 from ..ledger.memory import MemoryLedger
 from ..ledger.sqlite import SqliteLedger
-from ..mechanisms.base import Mechanism
+from ..mechanisms.base import Mechanism, price_of
 from ..privacy import noise
 from ..privacy._files import write_whole
 from ..privacy.budget import Accountant, Budget, clock_words
+from ..privacy.rdp import RdpCurve
 from ..privacy.release import SILENT, describe
 from ..privacy.sealed import Sealed
+from ..privacy.votes import OneOf, Unit
 from ..teachers.ensemble import train_ensemble
 from ..teachers.models import describe_estimator
 from ..teachers.partitions import partition
@@ -539,6 +541,12 @@ class Fitting:
                 "which has no largest of several prices for the data to be charged. Leave out the rule."
             )
         self._tell_assignment(assignment, plain, n_rows=len(X), n_public=len(pool))
+        if accountant.clock is not None:
+            space, known = self._space(), {"n_teachers": len(assignment.partition)}
+            if space.kind == OneOf.kind:
+                known["n_classes"] = space.n_answers
+            # A mechanism without a clock price is refused before hours of training too.
+            accountant.affords(RdpCurve.zero(), price_of(plain, Unit(), **known))
         # Opened before hours of training: a ledger with another budget is refused now.
         with open_books(self.ledger, accountant, allow_seeded=seeded, consent=assignment.consent) as ledger:
 
