@@ -186,7 +186,19 @@ def test_a_little_less_than_the_smallest_budget_does_not_pay():
 
 
 def test_the_planner_names_the_rule_that_gives_more(capsys):
-    given = ["plan", "--teachers", 20, "--classes", 3, "--queries", 500, "--epsilon", EPSILON, "--delta", DELTA]
+    given = [
+        "plan",
+        "--teachers",
+        20,
+        "--classes",
+        3,
+        "--queries",
+        500,
+        "--epsilon",
+        EPSILON,
+        "--delta",
+        DELTA,
+    ]
     given += ["--mechanism", "gnmax", "--sigma", SIGMA, "--json"]
     rules = tellers(capsys, *given)["rules"]
     by = {rule: Accountant.by(rule, BUDGET).n_affordable(PRICE, 500) for rule in ("renyi", "clock")}
@@ -200,7 +212,9 @@ def test_the_planner_names_the_rule_that_gives_more(capsys):
 def test_silence_is_expected_to_give_some_of_a_clock_back():
     mechanism = ConfidentGNMax(sigma=SIGMA, threshold=12, sigma_threshold=SIGMA)
     how = {"n_public": 10_000, "n_renyi": 1, "n_teachers": 20, "n_classes": 3}
-    all_answered, half = (compare_rules(mechanism, BUDGET, share=share, **how).n_clock for share in (1.0, 0.5))
+    all_answered, half = (
+        compare_rules(mechanism, BUDGET, share=share, **how).n_clock for share in (1.0, 0.5)
+    )
     price = price_of(mechanism, Unit(), n_teachers=20, n_classes=3)
     assert abs(all_answered - Accountant.by("clock", BUDGET).n_affordable(price, 10_000)) <= 1
     assert half >= all_answered

@@ -8,7 +8,7 @@ import pytest
 
 from tellers import Accountant, Budget, GNMax, Unit
 from tellers.cli import main
-from tellers.errors import ConfigError
+from tellers.errors import ConfigError, LedgerConflict
 from tellers.ledger import open_ledger
 from tellers.runs import MechanismConfig
 from tellers.service import LedgerConfig, ServedConfig, ServiceSettings, create_app, write_settings
@@ -117,5 +117,5 @@ def test_a_rule_is_of_a_ledger_that_is_named(clock):
 
 def test_another_rule_than_the_ledgers_is_refused(clock):
     other = replace(clock.settings, ledger=replace(clock.settings.ledger, rule="renyi"))
-    with pytest.raises(Exception, match="Expected the rule that ledger.db was begun with, 'clock', got 'renyi'"):
+    with pytest.raises(LedgerConflict, match=r"Expected the rule that ledger\.db .*'clock', got 'renyi'"):
         create_app(other)
