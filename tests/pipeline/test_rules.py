@@ -1,4 +1,4 @@
-"""A budget on a clock, through settings, command line, classifier and planner: one public number everywhere."""
+"""A budget on a clock, through settings, command line, classifier and planner: one public number."""
 
 import json
 import re
@@ -308,7 +308,7 @@ def test_votes_of_another_number_of_teachers_are_refused_and_stay_charged(rule):
     votes = Votes.from_counts([[15, 3, 2]] * 4, n_teachers=20)
     with MemoryLedger(Accountant.by(rule, BUDGET)) as ledger:
         room = Room(Declared(votes), GNMax(SIGMA), ledger, noise.secure())
-        with pytest.raises(ValueError, match="the votes of 30 teachers, .* those of 20") as refused:
+        with pytest.raises(ValueError, match=r"the votes of 30 teachers, .* those of 20") as refused:
             room.ask([0, 1], key="q")
         assert "stays charged" in str(refused.value)
         (entry,) = ledger.entries()

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from ..errors import ConfigError
 from ..mechanisms.base import Mechanism, price_of
 from ..mechanisms.registry import counts_parts, listens
-from ..privacy import OneOf, SetOf
+from ..privacy import OneOf, SetOf, Unit
 from ..privacy._files import load_npy
 from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import RdpCurve
 from ..privacy.relation import Relation
-from ..privacy.votes import Unit
 from ..runs._folder import RunFolder
 from ..runs.personal.plan import PersonalPlan
 from ..runs.result import read_result
