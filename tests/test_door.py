@@ -64,6 +64,7 @@ def test_an_answer_is_the_vote_and_its_price_is_on_the_books():
     assert entry.event == {
         "mechanism": "GNMax",
         "parameters": {"sigma": 8.0},
+        "n_classes": 4,
         "noise": "secure",
         "unit": "one ballot",
         "n_queries": 3,

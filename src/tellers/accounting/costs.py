@@ -30,7 +30,7 @@ from ..mechanisms.base import (
 )
 from ..mechanisms.labels._published import labels_told, plain_cost, published_label_cost
 from ..mechanisms.registry import answers_of, listens
-from ..privacy.budget import Accountant, Budget, smallest_budget
+from ..privacy.budget import Accountant, Budget, smallest_budget, smallest_on_clock
 from ..privacy.rdp import Floats, RdpCurve, check_orders
 from ..privacy.sealed import Sealed
 from ..privacy.votes import Unit, VoteHandle, Votes, kept, require_votes_on
@@ -465,6 +465,50 @@ def stated_cost(
     if has_one_price(mechanism, Unit(), **public):
         order = independent_cost(mechanism, n_paid, **public).epsilon_and_order(delta)[1]
     return PublicCost(whole.method, stated, order), Afforded(budget, held_at, n_paid)
+
+
+@dataclass(frozen=True)
+class ClockCost:
+    """What a ledger on a clock says of a list of queries: the one public number, and how far a budget goes.
+
+    `epsilon` is stated: the budget, or without one the smallest that pays for all of them. `n_queries` are
+    paid for whatever comes out, and `left` is the share of the clock that is left after those.
+    """
+
+    epsilon: float
+    delta: float
+    n_queries: int
+    needed: float
+    left: float
+
+
+def clock_cost(
+    mechanism: Any, votes: Votes | VoteHandle, *, delta: float, budget: float | None = None
+) -> ClockCost:
+    """Return what a ledger on a clock states of these queries, and how many of them a budget pays for.
+
+    Of the votes their public numbers alone are looked at: how many queries, teachers and classes.
+
+    Guarantee: (epsilon, delta) for any votes, also for adaptive queries and wherever the run stops.
+    Assumes:   the budget was fixed before the run; the mechanism has a clock price.
+    Reference: "Composition, filters and conversion": the filter with a Gaussian clock.
+
+    >>> from tellers import GNMax
+    >>> votes = Votes.from_counts([[40, 10]] * 100, n_teachers=50)
+    >>> found = clock_cost(GNMax(sigma=4.0), votes, delta=1e-5, budget=2.0)
+    >>> 0 < found.n_queries < 100, found.epsilon, found.needed > 2
+    (True, 2.0, True)
+    """
+    require_fraction(delta=delta)
+    cast = votes if isinstance(votes, Votes) else kept(votes).votes
+    n_queries, price = len(cast), price_of(mechanism, Unit(), **public_numbers(cast))
+    needed = smallest_on_clock(n_queries * price, delta).epsilon if n_queries else 0.0
+    accountant = Accountant.by(
+        "clock", Budget(needed or 1.0, delta) if budget is None else Budget(budget, delta)
+    )
+    n_paid = accountant.n_affordable(price, n_queries)
+    stated = accountant.budget.epsilon if n_paid else 0.0
+    return ClockCost(stated, delta, n_paid, needed, accountant.left(n_paid * price))
 
 
 def within_budget(

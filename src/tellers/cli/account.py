@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from ..accounting.costs import Account, PrivateCost
+    from ..accounting.costs import Account, ClockCost, PrivateCost
     from ..runs._finished import FinishedRun, GroupAccount, PoolAccount
     from ..runs.result import PublishedCosts
 
@@ -148,7 +148,11 @@ def pool_as_dict(
         **({"told": books.n_told, "inferred": books.n_inferred} if run.result.labels else {}),
         "delta": run.config.budget.delta,
         "budget": run.config.budget.epsilon,
-        "charged": books.charged,
+        **(
+            {"rule": books.rule, "renyi": books.renyi}
+            if books.rule == "clock"
+            else {"charged": books.charged}
+        ),
         "stated": books.stated,
         "budget_left": books.left,
         "published": None if published is None else published.epsilon_upper,
@@ -181,18 +185,28 @@ def _print_pool(
     screen.print(f"{run.config.build_mechanism()}\n", style="dim", markup=False)
     screen.print(f"[bold green]Anyone may know[/bold green], at delta {budget.delta:g}:\n")
     rows = show.table("", "epsilon", "", numbers=(1,))
-    rows.add_row(
-        "charged for the labels", show.figure(books.charged), show.bar(books.charged, budget.epsilon)
-    )
-    rows.add_row("held to, whatever comes out", show.figure(books.stated), "")
+    if books.charged is None:
+        rows.add_row("the budget, held on a clock", show.figure(books.stated), show.bar(1 - books.left, 1.0))
+        words = "Rényi epsilon of the labels, to compare"
+        rows.add_row(words, show.figure(books.renyi or 0.0), "")
+    else:
+        rows.add_row(
+            "charged for the labels", show.figure(books.charged), show.bar(books.charged, budget.epsilon)
+        )
+        rows.add_row("held to, whatever comes out", show.figure(books.stated), "")
     if published is not None:
         rows.add_row(
             f"published, with {published.confidence} confidence",
             show.figure(published.epsilon_upper),
             "",
         )
-    rows.add_row("the budget", f"{budget.epsilon:g}", f"{books.left:.0%} left")
+    if books.charged is not None:
+        rows.add_row("the budget", f"{budget.epsilon:g}", f"{books.left:.0%} left")
     screen.print(show.indented(rows))
+    if books.charged is None:
+        from ..privacy.budget import clock_words
+
+        screen.print(f"{clock_words(budget.epsilon, books.left)}.\n", highlight=False)
     if books.exact is None:
         _hide_private(screen, told)
         return
@@ -216,6 +230,10 @@ def command(
         float | None,
         options.option("Epsilon of a ledger: what a run within it states, and how many queries it pays for."),
     ] = None,
+    rule: Annotated[
+        options.RuleName | None,
+        options.option("How that ledger holds its budget: at one Rényi order, or on a clock."),
+    ] = None,
     orders: Annotated[
         str | None,
         options.option(
@@ -231,6 +249,8 @@ def command(
 
     The public epsilon holds whatever the votes were and may be shown to anyone. It is what a ledger charges
     for these queries; with --budget, what a run that is held to it states, and how many queries it pays for.
+    With --rule clock it is the number of a ledger on a clock: its whole budget, or the smallest that pays for
+    all of them.
     With --show-private come the exact cost of these votes and the bound of the papers, which look at the
     votes: for your eyes only.
 
@@ -245,13 +265,14 @@ def command(
     tellers account tags.npz --mechanism tau --sigma 10 --max-norm 1.8 --delta 1e-5
     tellers account study
     """
-    folder = options.folder_of(file, but={**given, "orders": orders, "budget": budget})
+    folder = options.folder_of(file, but={**given, "orders": orders, "budget": budget, "rule": rule})
     if folder is not None:
         account_run(folder, show_private=show_private, as_json=as_json)
         return
     grid = options.parse_orders(orders)
-    from ..accounting.costs import account
+    from ..accounting.costs import account, clock_cost
 
+    on_clock = rule == options.RuleName.clock
     votes, mechanism, delta = options.load(file, given)
     wanted = show_private and not as_json
     with show.progress_bar(votes.n_queries, "exact cost", wanted=wanted) as progress:
@@ -259,13 +280,18 @@ def command(
             mechanism,
             votes,
             delta=delta,
-            budget=budget,
+            budget=None if on_clock else budget,
             orders=grid,
             private=show_private,
             progress=progress,
         )
     shown = partial(print_account, show.console(), books, mechanism)
-    show.tell(as_dict(books, [*votes.notes, *books.notes]), shown, as_json=as_json)
+    told = as_dict(books, [*votes.notes, *books.notes])
+    if on_clock:
+        clock = clock_cost(mechanism, votes, delta=delta, budget=budget)
+        told = clock_as_dict(clock, told, budget=budget)
+        shown = partial(print_clock, show.console(), books, mechanism, clock)
+    show.tell(told, shown, as_json=as_json)
 
 
 def as_dict(books: "Account", notes: list[str]) -> dict[str, Any]:
@@ -301,6 +327,21 @@ def as_dict(books: "Account", notes: list[str]) -> dict[str, Any]:
         }
     result["notes"] = notes
     return result
+
+
+def clock_as_dict(clock: "ClockCost", told: dict[str, Any], *, budget: float | None) -> dict[str, Any]:
+    """Return what is printed as JSON of a ledger on a clock; the Rényi epsilon stands beside its number."""
+    paid = {} if budget is None else {"budget": {"epsilon": budget}, "queries_paid": clock.n_queries}
+    kept = {name: value for name, value in told.items() if name not in ("public", "charged", "budget_needed")}
+    return {
+        "rule": "clock",
+        "public": {"method": "clock", "epsilon": clock.epsilon, "order": None},
+        "budget_needed": clock.needed,
+        "budget_left": clock.left,
+        **paid,
+        "renyi": told["public"],
+        **kept,
+    }
 
 
 _METHODS = {
@@ -363,6 +404,38 @@ def print_account(screen: "Console", books: "Account", mechanism: object, _told:
             "declared before the first, and composed exactly. No claim: for continuous noise, which is not "
             "drawn.[/dim]\n"
         )
+    if books.private is not None:
+        _print_private(screen, books.private.reveal())
+    else:
+        screen.print(_PRIVATE)
+
+
+def print_clock(
+    screen: "Console", books: "Account", mechanism: object, clock: "ClockCost", told: dict[str, Any]
+) -> None:
+    """Print what a ledger on a clock says of these queries, for people."""
+    from ..privacy.budget import clock_words
+
+    screen.print(f"\n{books.n_queries:,} queries by {books.n_teachers:,} teachers.")
+    screen.print(f"{mechanism}\n", style="dim")
+    at = f" at delta {books.delta:g}, on a clock."
+    screen.print(show.headline("Anyone may know: ", f"epsilon {show.figure(clock.epsilon)}", at))
+    screen.print(f"{clock_words(clock.epsilon, min(clock.left, 0.999999))}.\n")
+    if "queries_paid" in told:
+        screen.print(
+            f"A ledger with a budget of {told['budget']['epsilon']:g} on a clock pays for at least "
+            f"{clock.n_queries:,} of these {books.n_queries:,} queries, whatever comes out.\n"
+        )
+    needed = show.figure(clock.needed)
+    screen.print(f"All of them are paid for, whatever comes out, from a budget of {needed} on.\n")
+    rows = show.table("to compare, of all of them", "epsilon", "charges", "holds for", numbers=(1,))
+    fixed = "a fixed number of queries" if books.one_price else "every query answered"
+    rows.add_row("Rényi", show.figure(books.public.epsilon), _METHODS[books.public.method], fixed)
+    for cost in books.compared:
+        rows.add_row(
+            cost.method, show.figure(cost.epsilon), _METHODS[cost.method], _HOLDS[cost.holds_for], style="dim"
+        )
+    screen.print(show.indented(rows))
     if books.private is not None:
         _print_private(screen, books.private.reveal())
     else:

@@ -143,7 +143,9 @@ def _tell(answers: "list[LabelAnswer]", ids: Any, *, out: Path | None, as_json: 
         told = {
             "rows": asked.tolist(), "labels": labels.tolist(), "n_silent": n_silent,
             "epsilon": [answer.epsilon for answer in answers], "replayed": [a.replayed for a in answers],
-            "epsilon_left": left.epsilon_left, "queries_left": left.queries_left,
+            **({"rule": "clock", "share_left": left.share_left} if left.epsilon_left is None
+               else {"epsilon_left": left.epsilon_left}),
+            "queries_left": left.queries_left,
         }  # fmt: skip
         print(json.dumps(told))
         return
@@ -160,7 +162,4 @@ def _tell(answers: "list[LabelAnswer]", ids: Any, *, out: Path | None, as_json: 
     else:
         screen.print(f"Wrote {out}.")
     whose = "Your account" if last.own else "The budget of the data"
-    screen.print(
-        f"{whose}: epsilon {show.figure(left.epsilon_spent)} of {left.epsilon:g} at delta {left.delta:g} is "
-        f"spent; {left.queries_left:,} more queries at this setting."
-    )
+    screen.print(f"{whose}: {show.standing(left)}; {left.queries_left:,} more queries at this setting.")

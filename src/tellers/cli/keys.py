@@ -114,6 +114,6 @@ def _open_account(settings: "ServiceSettings", name: str, epsilon: float, delta:
 
     served = open_served(settings)
     budget = Budget(epsilon, served.budget.delta if delta is None else delta)
-    with open_service_ledger(served.ledger, served.budget, name=settings.ledger.name) as ledger:
+    with open_service_ledger(served.ledger, served.accountant, name=settings.ledger.name) as ledger:
         ledger.open_account(account_name(name), budget)
     return account_name(name)

@@ -32,8 +32,9 @@ def state_of(ledger: "ChainedLedger", where: str) -> dict[str, Any]:
     entries, lines = ledger.entries(), ledger.lines()
     return {
         "where": where,
+        "rule": ledger.accountant.rule,
         **_books(ledger.accountant, ledger.spent),
-        "held_at": ledger.accountant.held_at,
+        **({} if ledger.accountant.clock is not None else {"held_at": ledger.accountant.held_at}),
         "n_settled": sum(entry.is_settled for entry in entries),
         "n_open": sum(not entry.is_settled for entry in entries),
         "accounts": {name: _books(one.accountant, one.spent) for name, one in ledger.accounts().items()},
@@ -43,14 +44,15 @@ def state_of(ledger: "ChainedLedger", where: str) -> dict[str, Any]:
 
 
 def _books(accountant: "Accountant", spent: "RdpCurve") -> dict[str, float]:
-    """Return a budget, what is spent of it and what is left."""
-    budget = accountant.budget
-    return {
-        "epsilon": budget.epsilon,
-        "delta": budget.delta,
-        "spent": accountant.epsilon(spent),
-        "left": accountant.left(spent),
-    }
+    """Return a budget, what is spent of it and what is left; on a clock, which is not spent, what is stated.
+
+    There `renyi` stands beside it: the Rényi epsilon of the same releases.
+    """
+    budget, one = accountant.budget, accountant.epsilon(spent)
+    told = {"spent": one}
+    if accountant.clock is not None:
+        told = {"stated": one, "renyi": spent.epsilon(budget.delta)}
+    return {"epsilon": budget.epsilon, "delta": budget.delta, **told, "left": accountant.left(spent)}
 
 
 def print_state(state: dict[str, Any]) -> None:
@@ -59,18 +61,31 @@ def print_state(state: dict[str, Any]) -> None:
     settled = f"{state['n_settled']:,} questions settled, {state['n_open']:,} open (charged in full)."
     screen.print(_plain(f"{state['where']}: {settled}"))
     screen.print(f"{state['lines']:,} lines, to hash {state['head']}\n", style="dim")
-    rows = show.table("", "budget", "delta", "spent", "left", "", numbers=(1, 2, 3, 4))
+    on_clock = state["rule"] == "clock"
+    rows = show.table(
+        "", "budget", "delta", "stated" if on_clock else "spent", "left", "", numbers=(1, 2, 3, 4)
+    )
     for name, account in [("the data", state), *state["accounts"].items()]:
         rows.add_row(
             _plain(name),
             f"{account['epsilon']:g}",
             f"{account['delta']:g}",
-            show.figure(account["spent"]),
+            show.figure(account["stated" if on_clock else "spent"]),
             f"{100 * account['left']:.1f} %",
             show.bar(1 - account["left"], 1.0) if account["left"] < 1 else "",
             style="bold" if account is state else "",
         )
     screen.print(show.indented(rows))
+    if on_clock:
+        from ..privacy.budget import clock_words
+
+        screen.print(f"The data: {clock_words(state['epsilon'], state['left'])}.", highlight=False)
+        screen.print(
+            "[dim]Stated is the budget, once something was asked; what is left is a share of the clock. To "
+            f"compare: Rényi epsilon {show.figure(state['renyi'])} of the same releases, which holds where "
+            "their list was fixed beforehand.[/dim]\n"
+        )
+        return
     screen.print(
         "[dim]Epsilons at each delta. What is left is a share of the budget, at the Rényi order it is held "
         "at.[/dim]\n"
@@ -83,14 +98,20 @@ def print_made(made: dict[str, Any]) -> None:
         screen.print(_plain(f"Tables in {made['where']}: version {made['tables']}."))
     if "epsilon" in made:
         called = f"Ledger {made['name']!r} in" if made["name"] else "Ledger in"
-        budget = f"epsilon {made['epsilon']:g} at delta {made['delta']:g}."
+        how = ", held on a clock" if made["rule"] == "clock" else ""
+        budget = f"epsilon {made['epsilon']:g} at delta {made['delta']:g}{how}."
         screen.print(_plain(f"{called} {made['where']}: {budget}"))
         for name in made["accounts"]:
             screen.print(_plain(f"Account {name}"))
 
 
-def row(entry: "Entry", delta: float) -> dict[str, Any]:
-    """Return one question as JSON shows it."""
+def _of_clock(charged: "RdpCurve", start: int | None) -> dict[str, float]:
+    """Return which share of the whole clock a question took, by the ticks that it begins with."""
+    return {} if start is None else {"of_clock": getattr(charged, "ticks", 0) / start}
+
+
+def row(entry: "Entry", delta: float, start: int | None = None) -> dict[str, Any]:
+    """Return one question as JSON shows it; `start` are the ticks that a clock begins with."""
     release = entry.release
     n_queries = entry.event.get("n_queries", None if release is None else len(release))
     outcome = "settled" if release is not None else "overran"
@@ -102,6 +123,7 @@ def row(entry: "Entry", delta: float) -> dict[str, Any]:
         **_told(release),
         "reserved": entry.reserved.epsilon(delta),
         "charged": entry.charged.epsilon(delta),
+        **_of_clock(entry.charged, start),
         "state": outcome if entry.is_settled else "open",
         "accounts": {name: paid.charged.epsilon(delta) for name, paid in entry.also.items()},
     }
@@ -126,8 +148,17 @@ def print_rows(told: dict[str, Any], *, delta: float) -> None:
     if not rows:
         screen.print("No question on these books yet.")
         return
-    headings = ("key", "mechanism", "queries", "answered", "reserved", "charged", "state", "accounts")
-    shown = show.table(*headings, numbers=(2, 3, 4, 5))
+    on_clock = "of_clock" in rows[0]
+    headings = (
+        "key",
+        "mechanism",
+        "queries",
+        "answered",
+        "reserved",
+        "charged",
+        *["of the clock"] * on_clock,
+    )
+    shown = show.table(*headings, "state", "accounts", numbers=range(2, len(headings)))
     for each in rows:
         labels = f" ({each['n_told']:,} labels)" if "n_told" in each else ""
         shown.add_row(
@@ -137,6 +168,7 @@ def print_rows(told: dict[str, Any], *, delta: float) -> None:
             _count(each["n_answered"]) + labels,
             show.figure(each["reserved"]),
             show.figure(each["charged"]),
+            *([f"{100 * each['of_clock']:.2f} %"] if on_clock else []),
             each["state"],
             _plain(", ".join(each["accounts"])),
             style="" if each["state"] == "settled" else "yellow",
@@ -145,8 +177,9 @@ def print_rows(told: dict[str, Any], *, delta: float) -> None:
     screen.print(show.indented(shown))
     older = told["n_entries"] - len(rows)
     more = f" {older:,} older ones are not shown: --limit 0 shows all." if older else ""
+    which = "Rényi epsilon" if on_clock else "epsilon"
     screen.print(
-        f"[dim]Each epsilon is of that question alone, at delta {delta:g}; they do not add up.{more}[/dim]\n"
+        f"[dim]Each {which} is of that question alone, at delta {delta:g}; they do not add up.{more}[/dim]\n"
     )
 
 
@@ -307,6 +340,7 @@ def init(
     where: Where,
     epsilon: Annotated[float | None, options.option("The budget of the data.")] = None,
     delta: Annotated[float | None, options.option(options.DELTA)] = None,
+    rule: options.Rule = options.RuleName.renyi,
     account: Annotated[
         list[str] | None,
         options.option(
@@ -340,10 +374,11 @@ def init(
         made["tables"] = migrate(where)
     if epsilon is not None and delta is not None:
         named = {"name": name} if in_database else {}
-        with open_ledger(where, Accountant(Budget(epsilon, delta)), **named) as ledger:
+        with open_ledger(where, Accountant.by(rule.value, Budget(epsilon, delta)), **named) as ledger:
             for who, theirs in wanted:
                 ledger.open_account(who, Budget(theirs, delta))
-            made |= {"epsilon": epsilon, "delta": delta, "accounts": list(ledger.accounts())}
+            made |= {"epsilon": epsilon, "delta": delta, "rule": rule.value}
+            made |= {"accounts": list(ledger.accounts())}
     elif wanted:
         raise ValueError("Expected --epsilon and --delta of the ledger that --account belongs to, got none.")
     show.tell(made, print_made, as_json=as_json)
@@ -376,9 +411,11 @@ def list_(
                 f"Expected an account of this ledger, got {account!r}. See: tellers ledger status"
             )
         entries = [e for e in ledger.entries() if account is None or account in e.also]
-        delta = ledger.accountant.budget.delta
+        held = ledger.accountant
+    delta, clock = held.budget.delta, held.clock
+    start = None if clock is None else clock.start(held.budget.epsilon, delta)
     shown = entries[-limit:] if limit else entries
-    told = {"entries": [row(entry, delta) for entry in shown], "n_entries": len(entries)}
+    told = {"entries": [row(entry, delta, start) for entry in shown], "n_entries": len(entries)}
     show.tell(told, partial(print_rows, delta=delta), as_json=as_json)
 
 

@@ -55,6 +55,20 @@ MaybeDelta: TypeAlias = Annotated[
     float | None, option("Failure probability, well below 1 / private records; needed for a file.")
 ]
 Delta: TypeAlias = Annotated[float, option(DELTA)]
+
+
+class RuleName(StrEnum):
+    """How a ledger holds its budget."""
+
+    renyi = "renyi"
+    clock = "clock"
+
+
+RULE = (
+    "How the ledger holds the budget, for good: at one Rényi order, or on a clock, which gives more labels "
+    "and states the whole budget."
+)
+Rule: TypeAlias = Annotated[RuleName, option(RULE)]
 Classes: TypeAlias = Annotated[
     int | None, option("Number of classes. Without it: the largest id in the ballots plus one.")
 ]

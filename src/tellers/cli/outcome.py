@@ -181,6 +181,10 @@ def _summary(result: "RunResult") -> Any:
         table.add_row("of them right", f"{student.labels_right:.1%}")
     guarantee = f"epsilon {show.figure(spent.epsilon)} at delta {spent.delta:g}"
     table.add_row("privacy", f"{guarantee}, for {result.partition.unit}")
+    if result.budget.rule == "clock":
+        from ..privacy.budget import clock_words
+
+        table.add_row("held", clock_words(result.budget.epsilon, result.budget.left))
     if result.partition.relation is not None:
         table.add_row("neighbours", result.partition.relation.sentence)
     if spent.shared and spent.charged is not None:

@@ -11,9 +11,12 @@ from rich.text import Text
 from . import options, show
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ..accounting.plan import LabelPlan
     from ..accounting.plan_multilabel import Advice, LabelScores, MultilabelPlan
     from ..privacy.budget import Budget
+    from ..teachers.store import HeldVotes
 
 
 _MANY = "Many labels"
@@ -25,6 +28,14 @@ class AgainstName(StrEnum):
 
     exact = "exact"
     public = "public"
+
+
+class PlannedRule(StrEnum):
+    """By which rule a ledger will hold the budget."""
+
+    auto = "auto"
+    renyi = "renyi"
+    clock = "clock"
 
 
 @options.takes_mechanism(after="mechanism")
@@ -43,6 +54,12 @@ def command(
     against: Annotated[
         AgainstName, options.option("Hold the budget against the exact cost (private) or the public price.")
     ] = AgainstName.public,
+    rule: Annotated[
+        PlannedRule,
+        options.option(
+            "By which rule the ledger will hold the budget; auto compares both for the best setting."
+        ),
+    ] = PlannedRule.auto,
     agreement: Annotated[float, options.option("Assumed share of right votes, on average.")] = 0.9,
     concentration: Annotated[float, options.option("Below 2: most queries easy, a few hard.")] = 1.5,
     proxy: Annotated[
@@ -139,6 +156,10 @@ def command(
             drawn = planning.draw_many_labels(plots, votes, advice, **terms)
             notes.append(f"Drawn into {plots}: {', '.join(path.name for path in drawn)}.")
         told = labels_as_dict(advice)
+        if advice.best is not None and advice.best.n_queries:
+            told |= _by_rule(
+                rule, (advice.best.mechanism, advice.best.n_queries, 1.0), budget, queries, votes, None
+            )
         for_people = partial(_print_advice, advice, budget, top)
     else:
         votes, notes = planning.class_proxy(proxy, assumed)
@@ -160,9 +181,62 @@ def command(
             planning.draw_classes(plot, plans, budget)
             notes.append(f"Drawn into {plot}.")
         told = {"against": against.value, "plans": [as_dict(plan) for plan in plans]}
+        best = plans[0] if plans and plans[0].n_queries else None
+        if best is not None and labels is None and against is AgainstName.public:
+            setting = (best.mechanism, best.n_queries, best.n_labels / best.n_queries)
+            told |= _by_rule(rule, setting, budget, queries, votes, votes.width)
         for_people = partial(_print_plans, plans, budget, top)
     told = {"epsilon": epsilon, "delta": delta, **told, "notes": notes}
     show.tell(told, for_people, as_json=as_json)
+
+
+def _by_rule(
+    rule: PlannedRule,
+    setting: tuple[Any, int, float],
+    budget: "Budget",
+    n_public: int,
+    votes: "HeldVotes",
+    n_classes: int | None,
+) -> dict[str, Any]:
+    """Return how many queries of a setting a ledger pays for by each rule, and which of them gives more."""
+    from ..runs._planning import compare_rules
+
+    if rule is PlannedRule.renyi:
+        return {}
+    mechanism, n_queries, share = setting
+    found = compare_rules(
+        mechanism, budget, n_public=n_public, n_renyi=n_queries, share=share, n_teachers=votes.n_teachers,
+        n_classes=n_classes,
+    )  # fmt: skip
+    if found is None:
+        if rule is PlannedRule.clock:
+            raise ValueError(
+                f"Expected a mechanism with a clock price for --rule clock, got {type(mechanism).__name__}. "
+                "Leave it out, or take another one."
+            )
+        return {"rules": {"better": "renyi", "why": "a clock has no price of it"}}
+    return {"rules": {"renyi": found.n_renyi, "clock": found.n_clock, "better": found.better}}
+
+
+def _print_rules(screen: "Console", told: dict[str, Any]) -> None:
+    """Say by which rule a ledger gives more labels of the best setting."""
+    rules = told.get("rules")
+    if rules is None or "clock" not in rules:
+        return
+    renyi, clock = rules["renyi"], rules["clock"]
+    if rules["better"] == "renyi":
+        screen.print(
+            'By rule: a ledger on a clock pays for no more of it. Keep rule = "renyi".', markup=False
+        )
+        return
+    more = f"{clock:,} queries on a clock, {renyi:,} at a Rényi order ({clock / renyi - 1:+.0%})"
+    screen.print(f"By rule: {more}.", markup=False)
+    screen.print(
+        'Begin with rule = "clock" for more labels: the whole budget is stated then, and what the run cost '
+        "cannot be published.\n",
+        markup=False,
+        style="dim",
+    )
 
 
 def _require_mechanism(
@@ -210,6 +284,7 @@ def _print_plans(plans: "list[LabelPlan]", budget: "Budget", top: int, told: dic
         return
     found = f"{best.n_labels:,.0f} labels, {best.accuracy:.1%} right"
     screen.print(show.headline("Best: ", found, f", from {best.n_queries:,} queries by {best.mechanism}.\n"))
+    _print_rules(screen, told)
     parameters = {"sigma": "sigma", "threshold": "threshold", "sigma_threshold": "its sigma"}
     headings = ("queries", "labels", "right", "exact", "public", "tells (kbit)", "")
     rows = show.table(*parameters.values(), *headings, numbers=range(9))
@@ -293,6 +368,7 @@ def _print_advice(advice: "Advice", budget: "Budget", top: int, told: dict[str, 
     else:
         found = f"{best.n_queries:,} queries by {_called(best)}"
         screen.print(show.headline("Best: ", found, f" ({_label_parameters(best)}), under the public price."))
+        _print_rules(screen, told)
     screen.print(Text.assemble(("\nBallots: ", "bold"), (regime.name, "bold"), f". {regime.why}"))
     screen.print(f"{regime.advice}\n")
     wide = screen.width >= 120

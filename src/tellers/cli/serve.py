@@ -37,8 +37,7 @@ def facts(service: "Service", address: str) -> dict[str, str]:
         f"{outputs}, asked by {' or '.join(asked)}",
         "mechanism": repr(served.mechanism),
         "ledger": options.shown_place(served.ledger, settings.ledger.name),
-        "budget": f"epsilon {show.figure(left.epsilon_spent)} of {left.epsilon:g} at delta {left.delta:g} is "
-        f"spent; {left.queries_left:,} more queries at this setting",
+        "budget": f"{show.standing(left)}; {left.queries_left:,} more queries at this setting",
         "vault": settings.vault.path or "none, exact costs are not kept",
     }
     if not service.authenticator.store.all():
@@ -151,14 +150,16 @@ def command(
         if wait:
             wait_for_databases(settings, served.ledger, wait, say=None if as_json else waiting())
         open_vault(settings)
-        with open_service_ledger(served.ledger, served.budget, name=settings.ledger.name) as ledger:
+        with open_service_ledger(served.ledger, served.accountant, name=settings.ledger.name) as ledger:
             open_groups(settings, ledger, served.plan, delta=served.budget.delta)
             left = LabelService(served, ledger, noise.secure()).budget_status()
         told = {
             "address": settings.server.address, "source": settings.data.source, "n_pool": served.n_pool,
             "n_features": served.n_features, "n_classes": served.n_classes, "n_labels": served.n_labels,
             "epsilon": left.epsilon,
-            "epsilon_left": left.epsilon_left, "queries_left": left.queries_left,
+            **({"rule": "clock", "share_left": left.share_left} if left.epsilon_left is None
+               else {"epsilon_left": left.epsilon_left}),
+            "queries_left": left.queries_left,
             "groups": None if served.plan is None else [group.name for group in served.plan.groups],
             "vault": settings.vault.path or None,
         }  # fmt: skip

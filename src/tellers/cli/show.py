@@ -37,6 +37,16 @@ def figure(value: float) -> str:
     return f"{up:.{decimals}f}"
 
 
+def standing(account: Any) -> str:
+    """Return how an account of a service stands: what is spent of it, or what is left of its clock."""
+    if account.epsilon_spent is None:
+        from ..privacy.budget import clock_words
+
+        return clock_words(account.epsilon, account.share_left)
+    spent = figure(account.epsilon_spent)
+    return f"epsilon {spent} of {account.epsilon:g} at delta {account.delta:g} is spent"
+
+
 def exact_kind(bound_because: str) -> str:
     """Return what to call an exact cost: "upper bound" where there is a reason why it is only that."""
     return "upper bound" if bound_because else "exact"

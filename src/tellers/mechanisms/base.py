@@ -102,7 +102,7 @@ def delta_of(price: RdpCurve) -> float:
     return 0.0 if found is None else found.delta
 
 
-def accountant_for(mechanism: Any, budget: Budget) -> Accountant:
+def accountant_for(mechanism: Any, budget: Budget, rule: str = "renyi") -> Accountant:
     """Return the arithmetic of a ledger that is opened for a mechanism.
 
     A mechanism whose price is meant for one Rényi order says so in `held_at`, and one that takes a part of
@@ -113,6 +113,13 @@ def accountant_for(mechanism: Any, budget: Budget) -> Accountant:
     True
     """
     order, for_tests = getattr(mechanism, "held_at", None), getattr(mechanism, "test_delta", 0.0)
+    if rule == "clock" and (order is not None or for_tests):
+        raise ValueError(
+            f'Expected rule = "renyi" for {type(mechanism).__name__}, whose price is for one Rényi order and '
+            f'takes a part of delta, got "{rule}".'
+        )
+    if order is None and not for_tests:
+        return Accountant.by(rule, budget)
     return Accountant(budget, order=order, for_tests=for_tests)
 
 

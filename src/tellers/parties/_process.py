@@ -11,7 +11,6 @@ from ..errors import PeerRefused
 from ..ledger._chain import ChainedLedger
 from ..ledger.base import Ledger
 from ..ledger.opening import open_ledger
-from ..privacy.budget import Accountant, Budget
 from ..runs.settings.party import PartySettings
 from ._engine import require_engine
 from ._listener import Listener, PortMux
@@ -44,8 +43,7 @@ class PartyProcess(ABC):
         self._own_ledger: ChainedLedger | None = None
         if ledger is None:
             chosen = settings.ledger
-            accountant = Accountant(Budget(epsilon=chosen.epsilon, delta=chosen.delta))
-            ledger = self._own_ledger = open_ledger(settings.place(chosen.url), accountant)
+            ledger = self._own_ledger = open_ledger(settings.place(chosen.url), chosen.accountant)
         self._ledger = ledger
 
     def _prepare(self) -> None:  # noqa: B027

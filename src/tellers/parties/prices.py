@@ -170,7 +170,7 @@ def session_price(
     if epsilon is not None or books.url:
         budget = Budget(epsilon=books.epsilon if epsilon is None else epsilon, delta=at)
     mechanism = settings.build_mechanism()
-    paid = None if budget is None else affordable_queries(mechanism, budget)
+    paid = None if budget is None else affordable_queries(mechanism, budget, rule=books.rule)
     hardening = settings.hardening
     counts = [0] if hardening.noise_sigma is None else sorted({0, hardening.n_colluding})
     return SessionPrice(
@@ -180,14 +180,14 @@ def session_price(
     )  # fmt: skip
 
 
-def affordable_queries(mechanism: Any, budget: Budget) -> int:
-    """Return how many queries a budget pays for, from its first on, up to a billion.
+def affordable_queries(mechanism: Any, budget: Budget, *, rule: str = "renyi") -> int:
+    """Return how many queries a budget pays for by its rule, from its first on, up to a billion.
 
     Guarantee: so many queries cost at most the budget, whatever the votes, and one more costs more.
     Assumes:   as `query_price`; nothing was spent before.
     Reference: Feldman and Zrnic 2021, as in `Accountant`; the price of the mechanism.
     """
-    return Accountant(budget).n_affordable(query_price(mechanism, 1), _MOST_QUERIES)
+    return Accountant.by(rule, budget).n_affordable(query_price(mechanism, 1), _MOST_QUERIES)
 
 
 def _collusion(

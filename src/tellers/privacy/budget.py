@@ -29,6 +29,25 @@ class Budget:
         require_fraction(delta=self.delta)
 
 
+RULES = ("renyi", "clock")
+"""By what a budget may be held: a Rényi divergence at one order, or a Gaussian clock."""
+
+
+def clock_words(epsilon: float, left: float | None) -> str:
+    """Return the one public number of what is held on a clock, with its name and what is left.
+
+    >>> clock_words(2.0, 0.254)
+    'epsilon 2 (clock): the budget of everything on the ledger; 25 % of the clock is left'
+    >>> clock_words(2.0, 1.0)
+    'epsilon 0: nothing was asked; the clock of epsilon 2 has not begun to run'
+    """
+    if left is not None and left >= 1:
+        return f"epsilon 0: nothing was asked; the clock of epsilon {epsilon:g} has not begun to run"
+    # Rounded down: what is left must not look like more.
+    share = "" if left is None else f"; {int(100 * left)} % of the clock is left"
+    return f"epsilon {epsilon:g} (clock): the budget of everything on the ledger{share}"
+
+
 @dataclass(frozen=True)
 class Accountant:
     """Pure arithmetic over public curves: what has been spent, and what still fits.
@@ -81,6 +100,17 @@ class Accountant:
                     f"Expected an order at which {self.budget} can pay for anything, got order={self.order}. "
                     f"Larger orders can; leave it out and order {_best_order(self.budget):g} is taken."
                 )
+
+    @classmethod
+    def by(cls, rule: str, budget: Budget) -> "Accountant":
+        """Return the accountant of a new budget by a rule, on its usual terms.
+
+        >>> Accountant.by("clock", Budget(epsilon=1.0, delta=1e-5)).rule
+        'clock'
+        """
+        if rule not in RULES:
+            raise ValueError(f"Expected a rule, {' or '.join(RULES)}, got {rule!r}.")
+        return cls(budget, clock=Clock.for_delta(budget.delta)) if rule == "clock" else cls(budget)
 
     @classmethod
     def held(cls, budget: Budget, order: float) -> "Accountant":
@@ -367,6 +397,35 @@ def _delta(curve: RdpCurve) -> float:
 @lru_cache(maxsize=256)
 def _started(clock: Clock, budget: Budget) -> int:
     return clock.start(budget.epsilon, budget.delta)
+
+
+def smallest_on_clock(cost: RdpCurve, delta: float) -> Budget:
+    """Return the budget from which on a ledger on a clock can pay this cost, to a part in a million.
+
+    Guarantee: an `Accountant` of this budget, held on a clock, affords the cost.
+    Assumes:   every item of the cost has a clock price.
+    Reference: see `Clock.start`: a larger epsilon begins with more ticks.
+
+    >>> item = Item((RdpCurve.zcdp(0.01),), ClockTable((0,), ((2**33,),), kappa=1e-12))
+    >>> needed = smallest_on_clock(9 * item.price(), 1e-5)
+    >>> Accountant.by("clock", needed).n_affordable(item.price(), 100)
+    9
+    """
+    nothing, low, high = RdpCurve.zero(cost.orders), 0.0, 1.0
+
+    def affords(epsilon: float) -> bool:
+        return Accountant.by("clock", Budget(epsilon, delta)).affords(nothing, cost)
+
+    while not affords(high):
+        low, high = high, 2 * high
+        if high > 1e6:
+            raise ValueError(
+                "Expected a cost that a clock can pay, got more events than it has in it. Take Rényi's rule."
+            )
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if affords(middle) else (middle, high)
+    return Budget(high, delta)
 
 
 def smallest_budget(cost: RdpCurve, delta: float) -> Budget:

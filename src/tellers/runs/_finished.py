@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +17,8 @@ from ..accounting._publishable import available_methods
 from ..ledger._chain import ChainedLedger
 from ..ledger.base import Entry
 from ..ledger.opening import is_url
-from ..mechanisms.base import Mechanism, accountant_for
-from ..privacy.budget import Accountant, Budget
+from ..mechanisms.base import Mechanism
+from ..privacy.budget import Accountant
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import SILENT
 from ..privacy.sealed import Sealed
@@ -72,9 +73,15 @@ class FinishedRun:
         return self.config.build_mechanism() if self.plan is None else self.plan.mechanism
 
     @property
+    def counts(self) -> dict[str, Any]:
+        """Return the numbers of teachers and classes that prices of the run go by."""
+        known = {"n_teachers": self.result.partition.n_teachers}
+        return known if self.result.labels else {**known, "n_classes": len(self.result.data.class_names)}
+
+    @property
     def accountant(self) -> Accountant:
         """Return the budget of the run: with groups, the ceiling for everybody."""
-        return accountant_for(self.mechanism, Budget(self.config.budget.epsilon, self.config.budget.delta))
+        return self.config.accountant
 
     def is_alone(self, entries: Iterable[Entry]) -> bool:
         """Say whether all of these entries are the run's own: its questions and its publications."""
@@ -278,17 +285,21 @@ class PoolAccount:
 
     `n_answered` counts rows of which the teachers told a label, `n_told` the labels they told, `n_inferred`
     those that follow from others. `charged` is the epsilon on the ledger for the labels, `stated` what the
-    run is held to, `left` the share of the budget that is left, publications counted.
+    run is held to, `left` the share of the budget that is left, publications counted. On a clock (`rule`)
+    only ticks are charged, and `renyi` is there in place of `charged`: the Rényi epsilon of the labels, to
+    compare.
     """
 
     n_queries: int
     n_answered: int
     n_told: int
     n_inferred: int
-    charged: float
+    charged: float | None
     stated: float
     left: float
     exact: Sealed[float] | None = None
+    rule: str = "renyi"
+    renyi: float | None = None
 
 
 def account_for_pool(run: FinishedRun, *, private: bool = False) -> PoolAccount:
@@ -300,14 +311,15 @@ def account_for_pool(run: FinishedRun, *, private: bool = False) -> PoolAccount:
     labels, delta = run.labels(), run.config.budget.delta
     with run.books() as ledger:
         own = (each.charged for each in ledger.entries() if each.key.startswith(f"{run.folder.key}/"))
-        spent = sum(own, start=RdpCurve.zero())
-        left = run.accountant.left(ledger.spent)
+        renyi = sum(own, start=RdpCurve.zero()).epsilon(delta)
+        left, rule = run.accountant.left(ledger.spent), run.accountant.rule
     exact = None
     if private and len(labels) and not takes_part(run.config):
         curve = exact_curve(run.config, asked_votes(run))
         exact = Sealed(curve[-1].epsilon) if curve else None
     return PoolAccount(
         n_queries=len(labels), n_answered=labels.n_answered, n_told=labels.n_told,
-        n_inferred=int(((labels.labels != SILENT) & ~labels.by_teachers).sum()), charged=spent.epsilon(delta),
-        stated=run.result.spent.epsilon, left=left, exact=exact,
+        n_inferred=int(((labels.labels != SILENT) & ~labels.by_teachers).sum()),
+        charged=None if rule == "clock" else renyi, stated=run.result.spent.epsilon, left=left, exact=exact,
+        rule=rule, renyi=renyi if rule == "clock" else None,
     )  # fmt: skip

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +22,7 @@ from ..errors import BudgetExhausted, LedgerConflict
 from ..ledger._chain import ChainedLedger
 from ..ledger.base import require_no_groups
 from ..ledger.opening import is_url, open_ledger
-from ..mechanisms.base import Mechanism, accountant_for, delta_of, is_by_batch, price_of
+from ..mechanisms.base import accountant_for, delta_of, is_by_batch, price_of
 from ..privacy._files import write_whole
 from ..privacy._rows import KeptRows
 from ..privacy.budget import Budget
@@ -150,14 +151,17 @@ def require_one_question(config: RunConfig) -> None:
     """Refuse a budget that does not pay for the first question of all; groups have budgets of their own."""
     if config.personal.variant:
         return
-    first = config.warm_up() or config.build_mechanism()
-    delta, price = config.budget.delta, _first_price(first)
-    if accountant_for(first, Budget(config.budget.epsilon, delta)).affords(RdpCurve.zero(), price):
+    if knows_less(config):
+        return  # `open_books` looks again, with the data at hand and before a teacher is trained
+    first = config.first_mechanism()
+    delta, rule, price = config.budget.delta, config.budget.rule, first_price(config, **public_counts(config))
+    if can_pay(config, price):
         return
     # A budget is held at one order, so a little more than the price at its best order may be needed.
-    needed = price.epsilon(delta - delta_of(price))
-    while math.isfinite(needed) and not accountant_for(first, Budget(needed, delta)).affords(
-        RdpCurve.zero(), price
+    needed = max(price.epsilon(delta - delta_of(price)), config.budget.epsilon)
+    nothing = RdpCurve.zero()
+    while math.isfinite(needed) and not accountant_for(first, Budget(needed, delta), rule).affords(
+        nothing, price
     ):
         needed *= 1.01
     what = "One batch" if is_by_batch(first) else "One question"
@@ -168,9 +172,37 @@ def require_one_question(config: RunConfig) -> None:
     )
 
 
-def _first_price(mechanism: Mechanism) -> RdpCurve:
-    """Return the price of the first question: of one query, or of the one batch of its mechanism."""
-    return price_of(mechanism, Unit(), getattr(mechanism, "n_queries", 1))
+def public_counts(config: RunConfig, tables: Tables | None = None) -> dict[str, int]:
+    """Return how many teachers and classes there are, which prices may go by, as far as that is known."""
+    known = {"n_teachers": config.partition.n_teachers or len(config.partition.sites)}
+    if not config.labels.names:
+        known["n_classes"] = len(config.data.classes) if tables is None else tables.n_outputs
+    return {name: n for name, n in known.items() if n}
+
+
+def first_price(config: RunConfig, **known: int) -> RdpCurve:
+    """Return the price of the first question, the one that its room reserves: of a query, or of a batch."""
+    first = config.first_mechanism()
+    return price_of(first, Unit(), getattr(first, "n_queries", 1), **known)
+
+
+def knows_less(config: RunConfig) -> bool:
+    """Say whether the first price goes by a number of classes that the settings do not say."""
+    first: Any = config.first_mechanism()
+    asked = signature(first.batch_price if is_by_batch(first) else first.price).parameters
+    return "n_classes" in asked and not (config.labels.names or config.data.classes)
+
+
+def can_pay(config: RunConfig, price: RdpCurve) -> bool:
+    """Say whether the budget pays for a price, or refuse one that its rule has no price of."""
+    try:
+        return config.accountant.affords(RdpCurve.zero(), price)
+    except ValueError as error:
+        name = type(config.build_mechanism()).__name__
+        raise ValueError(
+            f"{config.where('budget', 'rule')}: Expected a mechanism with a clock price for rule = "
+            f'"{config.budget.rule}", got {name}. {error}'
+        ) from error
 
 
 def _sweep(folder: RunFolder) -> None:
@@ -301,8 +333,18 @@ def _shape(tables: Tables) -> dict[str, Any]:
 # The ledger
 
 
-def open_books(config: RunConfig, folder: RunFolder, assignment: Assignment | None = None) -> ChainedLedger:
-    """Open the ledger of a run, or begin it, and see that it, and every group, can pay for one question."""
+def open_books(
+    config: RunConfig,
+    folder: RunFolder,
+    assignment: Assignment | None = None,
+    *,
+    known: Mapping[str, int] | None = None,
+) -> ChainedLedger:
+    """Open the ledger of a run, or begin it, and see that it, and every group, can pay for one question.
+
+    `known` are the numbers of teachers and classes that its price may go by; without them those of the
+    settings.
+    """
     place = _books_at(config, folder)
     inside = isinstance(place, Path) and place.resolve().parent == folder.path.resolve()
     if config.budget.stop == "private" and not inside:
@@ -311,8 +353,7 @@ def open_books(config: RunConfig, folder: RunFolder, assignment: Assignment | No
             '"private", got one elsewhere. How many queries it holds then depends on votes, and nobody else '
             "may count on it."
         )
-    first = config.warm_up() or config.build_mechanism()
-    accountant = accountant_for(first, Budget(config.budget.epsilon, config.budget.delta))
+    accountant = config.accountant
     ledger = open_ledger(place, accountant)
     try:
         if assignment is not None and assignment.plan is not None:
@@ -323,7 +364,9 @@ def open_books(config: RunConfig, folder: RunFolder, assignment: Assignment | No
         if assignment is not None:
             require_no_groups(ledger)
         if ledger.asked(f"{folder.key}/0") is None:
-            accountant.require(ledger.spent, _first_price(first), key=f"{folder.key}/0")
+            price = first_price(config, **(known or public_counts(config)))
+            can_pay(config, price)
+            accountant.require(ledger.spent, price, key=f"{folder.key}/0")
     except LedgerConflict as error:
         ledger.close()
         raise ValueError(f"{config.where('budget', 'ledger')}: {error} Or take another ledger.") from error
@@ -342,10 +385,13 @@ def require_left(config: RunConfig, folder: RunFolder, *, ledger: str) -> None:
     require_one_question(config)
     if config.personal.variant:
         return
-    first = config.warm_up() or config.build_mechanism()
-    accountant = accountant_for(first, Budget(config.budget.epsilon, config.budget.delta))
+    if knows_less(config):
+        return
+    accountant = config.accountant
     with open_ledger(ledger, accountant) as books:
-        accountant.require(books.spent, _first_price(first), key="the first of this student")
+        accountant.require(
+            books.spent, first_price(config, **public_counts(config)), key="the first of this student"
+        )
 
 
 def _books_at(config: RunConfig, folder: RunFolder) -> str | Path:

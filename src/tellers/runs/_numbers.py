@@ -74,6 +74,7 @@ def public_result(
     config, tables, assignment = voting.config, voting.tables, voting.assignment
     stops_privately, delta = config.budget.stop == "private", config.budget.delta
     own: dict[str, Any] = {} if spending.personal is None else {"personal": spending.personal.part}
+    clock: dict[str, Any] = {} if spending.left is None else {"rule": "clock", "left": spending.left}
     if tables.many_labels:
         names = {"class_names": ("no", "yes"), "label_names": tables.private.label_names}
         own["labels"], scores = _label_results(student, tables, labels)
@@ -106,11 +107,11 @@ def public_result(
             notes=parts.notes,
         ),
         mechanism=MechanismPart(name=type(config.build_mechanism()).__name__, **given),
-        budget=BudgetPart(epsilon=config.budget.epsilon, delta=delta),
+        budget=BudgetPart(epsilon=config.budget.epsilon, delta=delta, **clock),
         spent=SpentPart(
             epsilon=spending.epsilon,
             delta=delta,
-            charged=spending.charged,
+            **({"renyi": spending.renyi} if clock else {"charged": spending.charged}),
             shared=spending.shared,
             is_guarantee=not stops_privately,
             why=_PRIVATE_STOP if stops_privately else _FIXED,
@@ -118,7 +119,10 @@ def public_result(
         queries=queries_part(
             labels, order=config.queries.order, stopped_by=_stopped_by(config, labels, spending)
         ),
-        cost=tuple(CostPoint(n_queries=n, epsilon=epsilon) for n, epsilon in spending.curve),
+        cost=tuple(
+            CostPoint(n_queries=n, epsilon=epsilon, **({} if left is None else {"left": left}))
+            for n, epsilon, left in spending.curve
+        ),
         student=StudentPart(
             kind=config.student.kind,
             model=config.student.model,

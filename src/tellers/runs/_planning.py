@@ -22,9 +22,11 @@ from ..accounting.plan_multilabel import (
     sweeps_of,
 )
 from ..errors import MissingExtra
-from ..mechanisms.base import is_by_batch
-from ..privacy.budget import Budget
-from ..privacy.votes import kept
+from ..mechanisms.base import is_by_batch, price_of
+from ..privacy._clock import Clock
+from ..privacy._price import itemised
+from ..privacy.budget import Accountant, Budget
+from ..privacy.votes import Unit, kept
 from ..teachers.store import HeldVotes, VoteFile, hold_votes, read_votes
 
 Bars = Callable[[int, str], AbstractContextManager[Callable[[int], None] | None]]
@@ -137,6 +139,70 @@ def plan_classes(
             mechanisms=tried,
             progress=progress,
         )
+
+
+@dataclass(frozen=True)
+class RulesCompared:
+    """How many queries a budget pays for by each rule, and how many labels are expected of them.
+
+    By a clock silence is charged as it is expected; `better` is the rule that gives more labels, by Rényi
+    divergence where both give as many, for then less than the budget may be stated.
+    """
+
+    n_renyi: int
+    n_clock: int
+    labels_renyi: float
+    labels_clock: float
+
+    @property
+    def better(self) -> str:
+        """Return the rule to begin the ledger with."""
+        return "clock" if self.labels_clock > self.labels_renyi else "renyi"
+
+
+def compare_rules(
+    mechanism: Any,
+    budget: Budget,
+    *,
+    n_public: int,
+    n_renyi: int,
+    share: float,
+    n_teachers: int,
+    n_classes: int | None,
+) -> RulesCompared | None:
+    """Return what a setting gives by each rule, or None where a clock has no price of its queries.
+
+    `share` of the queries are expected to be answered, and `n_renyi` are paid for by Rényi divergence. A
+    clock is not asked where that is all there are.
+    """
+    if n_renyi >= n_public:
+        return RulesCompared(n_renyi, n_renyi, n_renyi * share, n_renyi * share)
+    price = itemised(price_of(mechanism, Unit(), n_teachers=n_teachers, n_classes=n_classes))
+    held = Accountant.by("clock", budget)
+    try:
+        tables = [(times, held.table(item)) for times, item, _ in price.terms]
+    except ValueError:
+        return None
+    if len(tables) == 1 and tables[0][0] == 1 and len(tables[0][1].prices) == 2:
+        n_clock = _expected_steps(
+            tables[0][1], Clock.for_delta(budget.delta).start(budget.epsilon, budget.delta), share, n_public
+        )
+    else:
+        n_clock = held.n_affordable(price, n_public)
+    return RulesCompared(n_renyi, n_clock, n_renyi * share, n_clock * share)
+
+
+def _expected_steps(table: Any, left: float, share: float, most: int) -> int:
+    """Return how many steps a clock is expected to pay for, where silence (kind 0) gives some of it back."""
+    n, silent = 0.0, table.prices[0]
+    for at in range(len(table.levels) - 1, -1, -1):
+        dearest, room = table.dearest[at], left - table.levels[at]
+        if room < dearest:
+            continue
+        each = share * table.prices[1][at] + (1 - share) * silent[at]
+        times = (room - dearest) / each + 1
+        n, left = n + times, left - times * each
+    return min(most, int(n))
 
 
 def plan_many_labels(

@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 from ..accounting.audit.membership import MembershipAudit, audit_membership
 from ..errors import require_count
 from ..ledger.memory import MemoryLedger
-from ..mechanisms.base import accountant_for
 from ..privacy import noise
-from ..privacy.budget import Budget
 from ..privacy.noise import Noise
 from ..privacy.votes import Votes
 from ..students.fitting import spread_columns
@@ -26,7 +24,7 @@ from ..teachers.pool import VotedPool
 from ..teachers.store import read_votes
 from ._folder import RunFolder, make_teacher, require_able
 from ._tables import Tables, deal_rows, digest, read_tables
-from ._voting import Spending, ask_by_settings
+from ._voting import Spending, ask_by_settings, counts_of
 from .labelling import guaranteed_epsilon, most_expected, pool_order
 from .pipeline import Show, teach
 from .room import Room
@@ -166,13 +164,13 @@ def _lay(
 
 def _shadow(config: RunConfig, tables: Tables, votes: Votes, source: Noise) -> tuple[Any, float]:
     """Return the student of one run from the votes on, None where none came of it, and the run's claim."""
-    asking, mechanism = config.queries, config.build_mechanism()
-    accountant = accountant_for(mechanism, Budget(config.budget.epsilon, config.budget.delta))
-    ledger = MemoryLedger(accountant, allow_seeded=True)
+    asking, accountant = config.queries, config.accountant
+    mechanism, ledger = config.build_mechanism(), MemoryLedger(accountant, allow_seeded=True)
     most = getattr(mechanism, "n_queries", min(asking.n_queries or len(tables.pool), len(tables.pool)))
     room = Room(VotedPool(votes), mechanism, ledger, source)
     labels = ask_by_settings(config, tables, room, n_queries=most, batch=asking.batch)
-    claim = guaranteed_epsilon(ledger, accountant, most=most_expected(most, mechanism, config.warm_up()))
+    expected = most_expected(most, mechanism, config.warm_up(), **counts_of(votes))
+    claim = guaranteed_epsilon(ledger, accountant, most=expected)
     try:
         return teach(config, tables, labels, Spending(claim, claim, ())), claim
     except ValueError:  # too few labels to teach one: an outcome too, and the claim covers it

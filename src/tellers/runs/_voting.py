@@ -5,7 +5,7 @@ Teachers are trained here or on a cluster, or kept on disk. Labels are charged t
 
 import io
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +21,8 @@ from ..ledger.base import Ledger
 from ..mechanisms.base import Mechanism
 from ..privacy import noise
 from ..privacy._files import write_whole
-from ..privacy.budget import Accountant, Budget
+from ..privacy.budget import Accountant
+from ..privacy.rdp import RdpCurve
 from ..privacy.votes import SetOf, Votes
 from ..teachers.ensemble import train_ensemble
 from ..teachers.partitions import Partition
@@ -294,14 +295,24 @@ class Voting:
 class Spending:
     """What the ledger says after a run: the guarantee, what was charged, how it grew, and so per group.
 
-    `shared` says that the ledger holds other releases too; the numbers are then those of all together.
+    `shared` says that the ledger holds other releases too; the numbers are then those of all together. The
+    curve has the number of queries, the epsilon and, on a clock, the share of it that was left. On a clock
+    `left` is that share at the end, and `renyi` the Rényi epsilon of what is on the ledger, to compare.
     """
 
     epsilon: float
     charged: float
-    curve: tuple[tuple[int, float], ...]
+    curve: tuple[tuple[int, float, float | None], ...]
     personal: "PersonalSpending | None" = None
     shared: bool = False
+    left: float | None = None
+    renyi: float | None = None
+
+
+def counts_of(votes: Any) -> dict[str, int]:
+    """Return the numbers of teachers and classes that votes, or whoever casts them, say they have."""
+    said = {name: getattr(votes, name, None) for name in ("n_teachers", "n_classes")}
+    return {name: int(n) for name, n in said.items() if n is not None}
 
 
 def absent_at_first(ledger: Ledger, config: RunConfig, assignment: Assignment, *, key: str) -> Names:
@@ -350,7 +361,7 @@ def release_labels(voting: Voting, votes: Votes, ledger: Ledger) -> tuple[Labels
         progress=partial(voting.show, "labels"),
     )  # fmt: skip
     spending = spent_on(
-        ledger, assignment, Budget(config.budget.epsilon, config.budget.delta), key=key, most=most,
+        ledger, assignment, config.accountant, key=key, most=most, counts=counts_of(votes),
         used=[mechanism, warm_up], note=note, is_over=labels.stopped_by == "the budget",
         # What follows a failed test is limited by the budget alone.
         is_fixed=asking.after_fail == "stop",
@@ -399,10 +410,11 @@ def begin_asking(
 def spent_on(
     ledger: Ledger,
     assignment: Assignment,
-    budget: Budget,
+    accountant: Accountant,
     *,
     key: str,
     most: int,
+    counts: Mapping[str, int],
     used: Iterable[Mechanism | None],
     is_over: bool,
     note: str = "",
@@ -411,31 +423,35 @@ def spent_on(
     """Return what the ledger says of the questions under a key, of which there could be `most`.
 
     `is_fixed` says that this was known before the first release, and who would be asked; only then may less
-    than the budget be stated.
+    than the budget be stated. `counts` are the numbers of teachers and classes that prices go by.
     """
     mechanisms = [one for one in used if one is not None]
-    # A ledger knows by which rule, and at which order, it holds its budget.
-    accountant = getattr(ledger, "accountant", None) or Accountant(budget)
     # What it took to publish the cost of a run is told with what was published.
     asked, published = f"{key}/", publications_of(key)
-    total, curve, n_asked, alone = 0 * ledger.spent, list[tuple[int, float]](), 0, True
+    total, n_asked, alone = RdpCurve.zero(ledger.spent.orders), 0, True
+    curve: list[tuple[int, float, float | None]] = []
+    on_clock = accountant.clock is not None
     for entry in ledger.entries():
         total = total + entry.charged
         if entry.key.startswith(asked):
             n_asked += int(entry.event["n_queries"])
-            curve.append((n_asked, accountant.epsilon(total)))
+            left = accountant.left(total) if on_clock else None
+            curve.append((n_asked, accountant.epsilon(total), left))
         alone = alone and entry.key.startswith((asked, published))
     charged = accountant.epsilon(ledger.spent)
     if assignment.plan is not None:
         from ._groups import spent_by_groups
 
         personal = spent_by_groups(
-            ledger, assignment, key=key, ceiling=budget, most=most, mechanisms=mechanisms, note=note,
-            is_over=is_over, is_fixed=alone and is_fixed,
+            ledger, assignment, key=key, ceiling=accountant.budget, most=most, mechanisms=mechanisms,
+            note=note, is_over=is_over, is_fixed=alone and is_fixed,
         )  # fmt: skip
         return Spending(personal.epsilon, charged, tuple(curve), personal, not alone)
-    worst = most_expected(most, *mechanisms) if alone and is_fixed else None
+    worst = most_expected(most, *mechanisms, **counts) if alone and is_fixed else None
     epsilon = guaranteed_epsilon(ledger, accountant, most=worst, besides=published)
+    if on_clock:
+        left, delta = accountant.left(ledger.spent), accountant.budget.delta
+        return Spending(epsilon, charged, tuple(curve), None, not alone, left, ledger.spent.epsilon(delta))
     return Spending(epsilon, charged, tuple(curve), None, not alone)
 
 

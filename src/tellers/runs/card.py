@@ -22,6 +22,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ..errors import require_count
 from ..privacy._files import cap, read_bounded, sync_folder, write_whole
+from ..privacy.budget import clock_words
 from ..privacy.relation import Relation
 from ..teachers.models import dump_model, load_model, type_name
 from .result import SCORES, PublishedCosts, RunResult
@@ -72,7 +73,9 @@ class ModelCard:
     `groups` says, where people have budgets of their own, how they take part and what each group is promised,
     and `together`, where other releases were charged to the same ledger, what all of them cost. `relation` is
     what the guarantee compares; a card of an older version has none. `published` is what was released of the
-    cost of these very votes, if anything was: an upper value, no guarantee.
+    cost of these very votes, if anything was: an upper value, no guarantee. `clock` says, of a budget that is
+    held on a clock, whose epsilon this is and how much of the clock is left, and `renyi` is the Rényi epsilon
+    of the same releases, to compare.
 
     Guarantee: (epsilon, delta)-differential privacy of the student for one unit, if `is_guarantee`.
     Assumes:   the numbers come from a ledger whose prices are worst-case; see `not_guaranteed`.
@@ -116,6 +119,8 @@ class ModelCard:
     together: str = ""
     relation: Relation | None = None
     published: PublishedCosts | None = None
+    clock: str = ""
+    renyi: float | None = None
 
     def __post_init__(self) -> None:
         require_count(n_teachers=self.n_teachers)
@@ -171,6 +176,8 @@ class ModelCard:
             together=_together(run),
             relation=parts.relation,
             published=run.published,
+            clock=clock_words(run.budget.epsilon, run.budget.left) if run.budget.rule == "clock" else "",
+            renyi=spent.renyi,
         )
 
     @property
@@ -213,6 +220,8 @@ class ModelCard:
             **({"scores": dict(self.scores)} if self.scores else {}),
             **({"together": self.together} if self.together else {}),
             **({"published": self.published.as_dict()} if self.published else {}),
+            **({"clock": self.clock} if self.clock else {}),
+            **({"renyi": self.renyi} if self.renyi is not None else {}),
         }
 
     def markdown(self) -> str:
@@ -233,6 +242,8 @@ class ModelCard:
             "Questions asked": str(self.n_queries),
             "Labels released": str(self.n_labels),
             "Epsilon": epsilon + (" (a guarantee)" if self.is_guarantee else " (not a guarantee)"),
+            **({"Held on a clock": self.clock} if self.clock else {}),
+            **({"To compare": renyi_words(self.renyi)} if self.renyi is not None else {}),
             **({"Published epsilon": _upper(self.published)} if self.published else {}),
             **({"All releases together": self.together} if self.together else {}),
             "Made": self.created or "no date",
@@ -285,6 +296,14 @@ def shown_epsilon(value: float) -> str:
     decimals: int = max(2, 1 - math.floor(math.log10(abs(value))))
     # The guard keeps 0.3 from becoming 0.31 because its binary form is a hair larger.
     return f"{math.ceil(value * 10.0**decimals * (1 - 1e-12)) / 10.0**decimals:.{decimals}f}"
+
+
+def renyi_words(epsilon: float) -> str:
+    """Return what the Rényi epsilon of the releases on a clock is, and when it holds."""
+    return (
+        f"Rényi epsilon {shown_epsilon(epsilon)} of the same releases, which holds where their list was "
+        "fixed beforehand; the ledger does not go by it"
+    )
 
 
 def _factor(epsilon: float) -> str:

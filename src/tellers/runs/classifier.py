@@ -22,7 +22,7 @@ from ..mechanisms.confident import ConfidentGNMax
 from ..mechanisms.gnmax import GNMax
 from ..mechanisms.labels.binary import Binary
 from ..privacy._rows import label_table
-from ..privacy.budget import Budget
+from ..privacy.budget import Accountant, Budget
 from ..privacy.release import SILENT
 from ..privacy.votes import OneOf, SetOf
 from ..students.fitting import fit_distilled, fit_supervised, spread_columns
@@ -63,9 +63,10 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
     mechanism : Mechanism, optional
         Left out, ConfidentGNMax with sigma, threshold and sigma_threshold at 0.2, 0.6 and 0.24 of the
         teachers.
-    budget : Budget, optional
+    budget : Budget or Accountant, optional
         Left out, that of the ledger, or epsilon 8 at delta 1e-5. `epsilon=` and `delta=` may be given in its
-        place.
+        place, and with either `rule="clock"`, by which the same budget buys more labels: an `Accountant` is
+        kept then. What a fit states on a clock is the whole budget; `left_` is the share of it that is left.
     n_teachers : int, optional
         Left out, 1.5 times the root of the number of rows, and 250 at most. With persons or ids that number
         is private, and `n_teachers` has to be said.
@@ -110,7 +111,7 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         teacher: Any = None,
         student: Any = None,
         mechanism: Mechanism | None = None,
-        budget: Budget | None = None,
+        budget: Budget | Accountant | None = None,
         n_teachers: int | None = None,
         n_classes: int | None = None,
         classes: Sequence[Any] | None = None,
@@ -296,7 +297,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         teacher: Any = None,
         student: Any = None,
         mechanism: Mechanism | None = None,
-        budget: Budget | None = None,
+        budget: Budget | Accountant | None = None,
         n_teachers: int | None = None,
         n_outputs: int | None = None,
         thresholds: float | Sequence[float] = 0.5,

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..data.metrics import measure
 from ..errors import require_count
-from ..mechanisms.base import Mechanism
+from ..mechanisms.base import Mechanism, price_of
 from ..mechanisms.labels.dependent import Implications, find_cycle
 from ..privacy._rows import label_table
 from ..privacy.budget import Accountant, Budget
@@ -147,7 +147,7 @@ def compare_mechanisms(
     table = label_table(truth, n_rows=len(votes), n_labels=votes.n_labels)
     rows = []
     for name, mechanism in mechanisms.items():
-        accountant, price = Accountant(budget), mechanism.price(votes.unit)
+        accountant, price = Accountant(budget), price_of(mechanism, votes.unit, n_teachers=votes.n_teachers)
         spent, labels, told = price * 0, [], []
         for query in votes:
             if not accountant.affords(spent, price):

@@ -29,19 +29,21 @@ from ..errors import BudgetExhausted, require_count
 from ..ledger.base import Ledger, open_group_accounts, require_no_groups
 from ..ledger.memory import MemoryLedger
 from ..ledger.sqlite import SqliteLedger
-from ..mechanisms.base import Mechanism, accountant_for
+from ..mechanisms.base import Mechanism, accountant_for, price_of
 from ..privacy import noise
 from ..privacy._files import write_whole
-from ..privacy.budget import Accountant, Budget
+from ..privacy.budget import Accountant, Budget, clock_words
+from ..privacy.rdp import RdpCurve
 from ..privacy.release import SILENT, describe
 from ..privacy.sealed import Sealed
+from ..privacy.votes import OneOf, Unit
 from ..teachers.ensemble import train_ensemble
 from ..teachers.models import describe_estimator
 from ..teachers.partitions import partition
 from ..teachers.pool import VotedPool
 from ._catalogue import make_model
 from ._numbers import label_counts, queries_part, versions_of
-from ._voting import Spending, begin_asking, spent_on
+from ._voting import Spending, begin_asking, counts_of, spent_on
 from .card import ModelCard, export_student
 from .labelling import AfterFail, Labels, Order, check_asking, label_pool
 from .personal.assignment import Assignment, PlanOptions, Variant, arrange, plan_as_dict
@@ -162,7 +164,7 @@ def moved(*kinds: type, without: Sequence[str] = ()) -> dict[str, tuple[str, str
 def accepting_moved(init: Callable[..., None]) -> Callable[..., None]:
     """Return a constructor that keeps the parameters of its signature, and takes earlier ones too.
 
-    `epsilon` and `delta` may be given in place of a budget.
+    `epsilon` and `delta` may be given in place of a budget, and with either the `rule` by which it is held.
     """
     shown = signature(init)
 
@@ -179,16 +181,35 @@ def accepting_moved(init: Callable[..., None]) -> Callable[..., None]:
     return accept
 
 
-def _make_budget(given: dict[str, Any], *, now: Budget | None = None) -> None:
-    """Put a budget in place of epsilon and delta; what is not said is as it is now, or delta 1e-5."""
+def _make_budget(given: dict[str, Any], *, now: Budget | Accountant | None = None) -> None:
+    """Put a budget in place of epsilon, delta and rule; what is not said is as it is now, or delta 1e-5."""
     stated = {name: given.pop(name) for name in ("epsilon", "delta") if name in given}
-    if not stated:
+    rule = given.pop("rule", None)
+    if not stated and rule is None:
         return
-    if given.get("budget") is not None:
-        raise ValueError("Expected either budget=Budget(...) or epsilon=..., delta=..., got both. Keep one.")
-    if now is None and "epsilon" not in stated:
-        raise ValueError("Expected epsilon=... with delta=..., got delta alone. Say both, or neither.")
-    given["budget"] = replace(now, **stated) if now else Budget(**{"delta": _DELTA, **stated})
+    plain, held = budget_of(now), getattr(now, "rule", None)
+    if stated:
+        if given.get("budget") is not None:
+            raise ValueError(
+                "Expected either budget=Budget(...) or epsilon=..., delta=..., got both. Keep one."
+            )
+        if plain is None and "epsilon" not in stated:
+            raise ValueError("Expected epsilon=... with delta=..., got delta alone. Say both, or neither.")
+        given["budget"] = replace(plain, **stated) if plain else Budget(**{"delta": _DELTA, **stated})
+    chosen = given.get("budget", plain)
+    if rule is not None and not isinstance(chosen, Budget):
+        raise ValueError(
+            f"Expected budget=Budget(...) or epsilon=... with rule={rule!r}, got none. A ledger that is "
+            "there keeps its own rule."
+        )
+    if rule is not None or held is not None:
+        by = rule or held or "renyi"
+        given["budget"] = Accountant.by(by, chosen) if by != "renyi" and chosen is not None else chosen
+
+
+def budget_of(given: Budget | Accountant | None) -> Budget | None:
+    """Return the budget of what was given as one: a budget, or the arithmetic by which it is held."""
+    return given.budget if isinstance(given, Accountant) else given
 
 
 def check_groups(chosen: Groups, budgets: Any, *, sites: Any, ids: Any, stratified: bool) -> None:
@@ -275,12 +296,25 @@ NO_LIMIT = 1e9  # without classes and pool there is no budget to keep, unless on
 _DELTA = 1e-5
 
 
-def agreed_budget(given: Budget | None, ledger: Any) -> Budget | None:
-    """Return the budget that was given, or else that of the ledger; None where there is neither."""
-    held: Budget | None = getattr(getattr(ledger, "accountant", None), "budget", None)
-    if held is not None and given not in (None, held):
-        raise ValueError(f"Expected the budget of the ledger, {held}, got {given}. Leave out one of the two.")
-    return given or held
+def agreed_budget(given: Budget | Accountant | None, ledger: Any) -> Accountant | None:
+    """Return how the budget is held that was given, or else that of the ledger; None where there is neither.
+
+    A ledger that is there has a rule of its own; a budget without one is held by Rényi divergence.
+    """
+    there: Accountant | None = getattr(ledger, "accountant", None)
+    plain = budget_of(given)
+    if there is None:
+        return given if isinstance(given, Accountant) or given is None else Accountant(given)
+    if plain not in (None, there.budget):
+        raise ValueError(
+            f"Expected the budget of the ledger, {there.budget}, got {plain}. Leave out one of the two."
+        )
+    if isinstance(given, Accountant) and given.rule != there.rule:
+        raise ValueError(
+            f"Expected the rule of the ledger, {there.rule!r}, got {given.rule!r}. It keeps it for good: "
+            "leave the rule out."
+        )
+    return there
 
 
 def usual_epsilon(assignment: Assignment) -> float:
@@ -296,15 +330,13 @@ def usual_epsilon(assignment: Assignment) -> float:
 @contextmanager
 def open_books(
     ledger: Ledger | str | PathLike[str] | None,
-    budget: Budget,
+    accountant: Accountant,
     *,
     allow_seeded: bool,
     consent: Consent | None,
-    mechanism: Mechanism | None = None,
 ) -> Iterator[Ledger]:
     """Open the ledger of a fit, with an account for every group of people."""
     opened: Any = nullcontext(ledger)
-    accountant = accountant_for(mechanism, budget)
     if isinstance(ledger, (str, PathLike)):
         opened = SqliteLedger(ledger, accountant)
     elif ledger is None:
@@ -500,14 +532,27 @@ class Fitting:
             self.n_copies_ = count_copies(pool, X)
             rows = np.arange(len(pool))
         agreed = agreed_budget(self.budget, self.ledger)
-        delta = _DELTA if agreed is None else agreed.delta
+        delta = _DELTA if agreed is None else agreed.budget.delta
         assignment, plain = self._assigned(y, budgets, delta=delta, saves=not is_open, seed=split, **owners)
-        budget = agreed or Budget(NO_LIMIT if is_open else usual_epsilon(assignment), _DELTA)
+        usual = Budget(NO_LIMIT if is_open else usual_epsilon(assignment), _DELTA)
+        accountant = agreed or Accountant(usual)
+        budget = accountant.budget
+        if getattr(self.ledger, "accountant", None) is None and accountant.order is None:
+            accountant = accountant_for(plain, budget, accountant.rule)
+        if accountant.clock is not None and assignment.consent is not None:
+            raise ValueError(
+                "Expected a budget held by Rényi divergence with budgets per person, got one on a clock, "
+                "which has no largest of several prices for the data to be charged. Leave out the rule."
+            )
         self._tell_assignment(assignment, plain, n_rows=len(X), n_public=len(pool))
+        if accountant.clock is not None:
+            space, known = self._space(), {"n_teachers": len(assignment.partition)}
+            if space.kind == OneOf.kind:
+                known["n_classes"] = space.n_answers
+            # A mechanism without a clock price is refused before hours of training too.
+            accountant.affords(RdpCurve.zero(), price_of(plain, Unit(), **known))
         # Opened before hours of training: a ledger with another budget is refused now.
-        with open_books(
-            self.ledger, budget, allow_seeded=seeded, consent=assignment.consent, mechanism=plain
-        ) as ledger:
+        with open_books(self.ledger, accountant, allow_seeded=seeded, consent=assignment.consent) as ledger:
 
             def vote(some: Assignment, absent: Names) -> VotedPool:
                 of_round, place = round_name(assignment.plan, absent), None
@@ -537,7 +582,7 @@ class Fitting:
                 Room(voters, plain, ledger, source), assignment, vote, key=key, first=asking.warm_up,
                 seed=split,
             )  # fmt: skip
-            with telling_what_is_spent(ledger, budget), remembered(seen, self, budget):
+            with telling_what_is_spent(ledger, accountant), remembered(seen, self, budget):
                 released = label_pool(
                     room, pool, seed=ask, order=asking.order, n_queries=asking.n_queries,
                     n_labels=asking.max_labels, batch=asking.batch, student=model_or_default(self.student),
@@ -546,14 +591,15 @@ class Fitting:
                     after_fail=asking.after_fail,
                 )  # fmt: skip
                 spending = spent_on(
-                    ledger, assignment, budget, key=key, used=[plain, asking.warm_up],
+                    ledger, assignment, accountant, key=key, used=[plain, asking.warm_up],
+                    counts=counts_of(room.ensemble),
                     most=getattr(plain, "n_queries", min(len(pool), asking.n_queries or len(pool))),
                     is_over=released.stopped_by == "the budget",
                     # A cap counts if it was set before the first release, which only a fresh ledger is sure
                     # of. Without those who left there is less noise: a price for all of it was not known.
                     is_fixed=self.ledger is None and not assignment.leave and asking.after_fail == "stop",
                 )  # fmt: skip
-                self._record(released, rows, spending, ledger=ledger, budget=budget, reasons=reasons)
+                self._record(released, rows, spending, ledger=ledger, held=accountant, reasons=reasons)
                 self.student_ = self._taught(pool, released, seed=learn, lenient=is_open)
 
     def _reasons(self, *, declared: bool, pooled: bool, seeded: bool) -> list[str]:
@@ -630,7 +676,7 @@ class Fitting:
         spending: Spending,
         *,
         ledger: Ledger,
-        budget: Budget,
+        held: Accountant,
         reasons: list[str],
     ) -> None:
         """Set the attributes that say what came out, what it cost, and what is guaranteed to whom; public."""
@@ -639,8 +685,10 @@ class Fitting:
         self.released_, self.stopped_by_ = released, released.stopped_by
         self.n_queries_ = len(released)
         self._tell_labels(released, rows)
+        budget = held.budget
         self.spent_, self.delta_, self.why_ = ledger.spent, budget.delta, " ".join(reasons)
         self.budget_ = None if budget.epsilon == NO_LIMIT else budget
+        self.rule_, self.left_ = held.rule, held.left(ledger.spent)
         personal = spending.personal
         self.epsilon_ = math.inf if self.why_ else spending.epsilon
         self.rounds_: tuple[dict[str, Any], ...] = ()
@@ -666,13 +714,17 @@ class Fitting:
 
 
 @contextmanager
-def telling_what_is_spent(ledger: Ledger, budget: Budget) -> Iterator[None]:
+def telling_what_is_spent(ledger: Ledger, accountant: Accountant) -> Iterator[None]:
     """Add to whatever stops a fit what it has cost so far."""
     try:
         yield
     except Exception as error:
-        spent = (getattr(ledger, "accountant", None) or Accountant(budget)).epsilon(ledger.spent)
-        error.add_note(f"On the ledger, with or without labels: epsilon {spent:.4g} is spent.")
+        spent, words = ledger.spent, "On the ledger, with or without labels: "
+        if accountant.clock is not None:
+            told = clock_words(accountant.budget.epsilon, accountant.left(spent))
+            error.add_note(f"{words}{told}.")
+        else:
+            error.add_note(f"{words}epsilon {accountant.epsilon(spent):.4g} is spent.")
         if isinstance(error, BudgetExhausted):
             error.add_note("Take more noise, and more teachers to bear it, or a larger budget.")
         raise
@@ -694,6 +746,11 @@ def public_result(
     parameters = describe(fitted.mechanism_, noise.secure())["parameters"]
     names, own = {"class_names": tuple(map(str, fitted.classes_))}, dict[str, Any]()
     kind, model, scores = "supervised", model_name(student), dict[str, Any]()
+    renyi = fitted.spent_.epsilon(fitted.delta_)
+
+    def on_clock(told: dict[str, Any]) -> dict[str, Any]:
+        return told if fitted.rule_ == "clock" else {}
+
     if label_names:
         names = {"class_names": ("no", "yes"), "label_names": tuple(label_names)}
         for parameter in {"groups", "negative", "positive"} & set(parameters):
@@ -726,12 +783,14 @@ def public_result(
         ),
         mechanism=MechanismPart(name=type(fitted.mechanism_).__name__, **parameters),
         budget=BudgetPart(
-            epsilon=math.inf if fitted.budget_ is None else fitted.budget_.epsilon, delta=fitted.delta_
+            epsilon=math.inf if fitted.budget_ is None else fitted.budget_.epsilon,
+            delta=fitted.delta_,
+            **on_clock({"rule": "clock", "left": fitted.left_}),
         ),
         spent=SpentPart(
             epsilon=fitted.epsilon_,
             delta=fitted.delta_,
-            charged=fitted.spent_.epsilon(fitted.delta_),
+            **(on_clock({"renyi": renyi}) or {"charged": renyi}),
             is_guarantee=not fitted.why_,
             why=fitted.why_,
         ),

@@ -5,7 +5,8 @@ releases themselves. A run that was cut short goes on where it was: each batch h
 the order, and a key on the books is read from the books.
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -14,9 +15,9 @@ from numpy.typing import NDArray
 
 from ..data.label_models import count_rows, take_rows
 from ..errors import BudgetExhausted, KeyReused, Unsettled, require_count
-from ..ledger.base import Ledger
+from ..ledger.base import Ledger, canonical
 from ..mechanisms._admission import is_multilabel
-from ..mechanisms.base import Mechanism, is_by_batch, price_of
+from ..mechanisms.base import Mechanism, has_one_price, is_by_batch, price_of
 from ..mechanisms.registry import EVENTS, listens
 from ..privacy.budget import Accountant
 from ..privacy.rdp import RdpCurve
@@ -239,15 +240,15 @@ def pool_order(X_pool: Any, order: Order, *, seed: int) -> Indices:
     return np.random.default_rng(seed).permutation(n_pool).astype(np.int64)
 
 
-def most_expected(n_queries: int, *mechanisms: Mechanism | None) -> RdpCurve:
+def most_expected(n_queries: int, *mechanisms: Mechanism | None, **counts: int) -> RdpCurve:
     """Return the price of so many queries, of whichever mechanism is dearer at each order.
 
-    Known before the first question is asked, it may be stated whatever comes out.
+    Known before the first question is asked, it may be stated whatever comes out. `counts` are the numbers of
+    teachers and classes that a price may go by.
     """
     used = [mechanism for mechanism in mechanisms if mechanism is not None]
-    prices = [price_of(mechanism, Unit(), n_queries) for mechanism in used]
     # A curve alone: what prices add to delta is set aside, and no part of an epsilon.
-    return RdpCurve.largest(prices)
+    return RdpCurve.largest(price_of(mechanism, Unit(), n_queries, **counts) for mechanism in used)
 
 
 def guaranteed_epsilon(
@@ -274,15 +275,29 @@ def guaranteed_epsilon(
     if most is None:
         return accountant.budget.epsilon
     counted = [e for e in ledger.entries() if besides is None or not e.key.startswith(besides)]
-    events = [entry.event for entry in counted]
-    kinds = {(str(event.get("mechanism")), str(event.get("parameters"))) for event in events}
-    # What a stranger's mechanism costs is not known from its name.
-    one_price = all(getattr(EVENTS.get(name), "one_price", False) for name, _ in kinds) and len(kinds) < 2
+    kinds = {canonical({name: entry.event.get(name) for name in _PRICED_BY}) for entry in counted}
+    one_price = len(kinds) < 2 and all(map(_has_one_price, map(json.loads, kinds)))
     told_apart = len(counted) < len(ledger.entries())
     spent = sum((e.charged for e in counted), start=RdpCurve.zero()) if told_apart else ledger.spent
     if account is not None:
         spent = ledger.accounts()[account].spent
     return accountant.guarantee(spent, most=most, one_price=one_price)
+
+
+# What the price of a question goes by, as its event has it.
+_PRICED_BY = ("mechanism", "parameters", "n_teachers", "n_classes")
+
+
+def _has_one_price(event: Mapping[str, Any]) -> bool:
+    """Say whether every query of an event costs the same, whatever comes out."""
+    kind = EVENTS.get(str(event["mechanism"]))
+    if kind is None or getattr(kind, "one_price", False):
+        return kind is not None  # what a stranger's mechanism costs is not known from its name
+    known = {name: event[name] for name in ("n_teachers", "n_classes") if event[name] is not None}
+    try:
+        return has_one_price(kind(**(event["parameters"] or {})), Unit(), **known)
+    except (TypeError, ValueError):
+        return False  # its parameters are not those of this version
 
 
 def _require_student(

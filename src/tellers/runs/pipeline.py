@@ -25,6 +25,7 @@ import numpy as np
 from ..data.clips import settings_beside_student
 from ..ledger.opening import is_url
 from ..privacy._files import write_whole
+from ..privacy.budget import clock_words
 from ..privacy.votes import Votes
 from ..students.fitting import STUDENT_KINDS
 from ..teachers.partitions import Partition
@@ -37,6 +38,7 @@ from ._folder import (
     keep_parts,
     make_student,
     open_books,
+    public_counts,
     require_able,
     require_left,
     require_same,
@@ -204,7 +206,8 @@ def _carry_out(
         tell_units(tables, steps.warn)
         # A budget that pays for nothing, or another ledger, is refused before teachers are trained. The file
         # is handed back meanwhile: training may take days.
-        with open_books(config, folder, assignment) as ledger:
+        known = {**public_counts(config, tables), "n_teachers": len(assignment.partition)}
+        with open_books(config, folder, assignment, known=known) as ledger:
             absent = absent_at_first(ledger, config, assignment, key=folder.key)
         if until == "data":
             keep_parts(folder, tables, assignment)
@@ -279,9 +282,10 @@ def teach(
         given = {name: there[name] for name in kind.takes}
         return kind.fit(model, tables.pool[labels.rows], told, seed=config.seed, **given)
     except ValueError as error:
-        raise ValueError(
-            f"{error} What came out is kept in labels.npz, and epsilon {spending.charged:.4g} is spent."
-        ) from error
+        spent = f"epsilon {spending.charged:.4g} is spent"
+        if spending.left is not None:
+            spent = clock_words(config.budget.epsilon, spending.left)
+        raise ValueError(f"{error} What came out is kept in labels.npz, and {spent}.") from error
 
 
 def _as_csv(config: RunConfig, labels: Labels) -> bytes:

@@ -19,7 +19,7 @@ from ..accounting._publishable import (
     log_cost_and_sensitivities,
     require_method,
 )
-from ..accounting.costs import independent_cost
+from ..accounting.costs import independent_cost, public_numbers
 from ..accounting.plan import Consensus, LabelConsensus
 from ..accounting.smooth import PublishPlan, release_prices
 from ..errors import require_count, require_fraction
@@ -109,7 +109,8 @@ def plan_publication(
     plans = []
     for each in methods:
         if each == "independent":
-            epsilon, order = independent_cost(mechanism, n_queries).epsilon_and_order(delta)
+            known: dict[str, Any] = public_numbers(proxy)
+            epsilon, order = independent_cost(mechanism, n_queries, **known).epsilon_and_order(delta)
             plans.append(PublishPlan("independent", order, 0.0, 0.0, 1.0, epsilon))
             continue
         found = search.refined(partial(search.best_at, method=each))

@@ -92,6 +92,17 @@ _HAIR = 1 - 1e-9
 _OLD_FILE = "published.json"
 
 
+# The noise grows with the smooth sensitivity, so that neighbours have noise of two widths. What that tells
+# has the tail of an exponential: its Rényi divergence is finite at small orders alone, and there is no bound
+# by the pairs of Gaussians that a clock counts in.
+_ON_CLOCK = (
+    "Expected a ledger held by Rényi divergence to publish what a run cost, got one on a clock. A "
+    "publication is paid for at one Rényi order, for its noise has a width that depends on the votes, and a "
+    "clock has no price for that. Nothing was charged. The public price needs none (--method independent); a "
+    'run whose cost is to be published begins with rule = "renyi" in [budget].'
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Payer:
     """Who pays for a publication: a group from its own account, or everyone from the main one (None)."""
@@ -171,6 +182,9 @@ class Publisher:
         """Return order, smoothness and noise that every account can pay for, chosen on public votes."""
         run, mechanism = self.run, self.run.mechanism
         require_bound(mechanism, method)
+        on_clock = run.accountant.clock is not None
+        if on_clock and method != "independent":
+            raise ValueError(_ON_CLOCK)
         of_labels = run.kind == "labels"
         # Public votes of as many teachers on as much as the run asked for, or made-up ones.
         public, assumed = proxy_votes(
@@ -185,7 +199,7 @@ class Publisher:
             "n_queries": self.n_queries, "delta": run.config.budget.delta, "confidence": confidence,
             "method": method,
         }  # fmt: skip
-        for purses in self._purses():
+        for purses in [[]] if on_clock else self._purses():
             plan = self._best(public, purses, terms)
             if _releases(plan) or method == "independent":
                 return plan, notes
@@ -318,7 +332,7 @@ class Publisher:
     def public_prices(self, plan: PublishPlan) -> PublishedCosts:
         """Return the prices that hold whatever the votes were, to everyone or to each group."""
         if self.run.plan is None:
-            costs = [independent_cost(self.run.mechanism, self.n_queries)]
+            costs = [independent_cost(self.run.mechanism, self.n_queries, **self.run.counts)]
         else:
             costs = list(independent_group_costs(self.asked).values())
         found = [cost.epsilon_and_order(self.run.config.budget.delta) for cost in costs]
@@ -365,7 +379,7 @@ class Publisher:
         return payer.accountant.epsilon(payer.charged(own))
 
     def _most(self) -> RdpCurve:
-        return most_expected(self.run.result.queries.n_asked, self.run.mechanism)
+        return most_expected(self.run.result.queries.n_asked, self.run.mechanism, **self.run.counts)
 
     def _left(self) -> tuple[float, float]:
         """Return what may be spent at the order of the budget: whatever came out, and really.

@@ -89,5 +89,6 @@ def _reprice(entry: Entry) -> Repriced:
     n_answers = None if release is None else release.answered.sum(axis=-1)
     # What was neither told nor left silent follows from other labels, and was not asked.
     asked = None if release is None else int((release.answered | (release.labels == SILENT)).sum())
-    cost = independent_cost(mechanism, int(n_queries), n_answers=n_answers, n_asked=asked)
+    known = {name: event[name] for name in ("n_teachers", "n_classes") if type(event.get(name)) is int}
+    cost = independent_cost(mechanism, int(n_queries), n_answers=n_answers, n_asked=asked, **known)
     return Repriced(entry.key, named, int(n_queries), entry.charged, cost)

@@ -220,21 +220,29 @@ class MechanismPart(ResultPart):
 
 
 class BudgetPart(ResultPart):
-    """The budget of the ledger; infinite where there was none."""
+    """The budget of the ledger; infinite where there was none.
+
+    `rule` is there where it is held on a clock, with the share of the clock that was left after the run.
+    """
 
     epsilon: Epsilon
     delta: Share
+    rule: StrictStr | None = None
+    left: Share | None = None
 
 
 class SpentPart(ResultPart):
     """What is guaranteed (`epsilon`, infinite where nothing is) and what the ledger was charged.
 
-    `shared` says that other releases are on the ledger too: the numbers are then those of all together.
+    `shared` says that other releases are on the ledger too: the numbers are then those of all together. On a
+    clock nothing is `charged` but ticks, and the budget is guaranteed; `renyi` stands beside it to compare:
+    the Rényi epsilon of the same releases, which holds where their list was fixed beforehand.
     """
 
     epsilon: Epsilon
     delta: Share
     charged: Epsilon | None = None
+    renyi: Epsilon | None = None
     shared: StrictBool = False
     is_guarantee: StrictBool
     why: StrictStr = ""
@@ -253,10 +261,11 @@ class QueriesPart(ResultPart):
 
 
 class CostPoint(ResultPart):
-    """The epsilon after so many queries."""
+    """The epsilon after so many queries; on a clock, which is one number, also what was left of it."""
 
     n_queries: Count
     epsilon: Epsilon
+    left: Share | None = None
 
 
 # People with budgets of their own

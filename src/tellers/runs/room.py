@@ -261,7 +261,8 @@ class Room:
         if account is not None:
             asked["account"] = account
         if self.plan is None:
-            event = {**describe(self.mechanism, self.noise), **asked}
+            # What the price goes by, so that whoever reads the books can work it out again.
+            event = {**describe(self.mechanism, self.noise), **asked, **self._public()}
             price = self.price(n)
             also = None if account is None else {account: price}
             return self.ledger.reserve(key, price, event=event, also=also), None

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
-from ..accounting.costs import public_cost, published_cost
+from ..accounting.costs import public_cost, public_numbers, published_cost
 from ..accounting.exact import exact_cost
 from ..data.metrics import measure, precision_recall
 from ..errors import require_count, require_fraction, require_positive
@@ -374,7 +374,7 @@ def _row(
     if as_published:
         public = costs["exact_epsilon"] = math.inf
     else:
-        public = public_cost(mechanism, len(votes), delta=delta).epsilon
+        public = public_cost(mechanism, len(votes), delta=delta, **public_numbers(votes)).epsilon
         if exact:
             costs["exact_epsilon"] = exact_cost(mechanism, votes).cost.reveal().epsilon(delta)
     scores = _scores(truth, labels, told, n_outputs=votes.space.n_answers)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from ..errors import Unsettled
 from ..ledger._chain import ChainedLedger
 from ..ledger.base import AccountState, Entry
-from ..privacy.budget import Accountant
 from ..privacy.noise import Noise
 from ..privacy.release import Release
 from ..runs.room import Room
@@ -42,7 +41,7 @@ class LabelService:
             self.served.ensemble, self.served.mechanism, self.ledger, self.noise, later=self._seal,
             plan=self.served.plan, exhausted_leave=self.served.leave,
         )  # fmt: skip
-        self.accountant = Accountant(self.served.budget)
+        self.accountant = self.served.accountant
         self.price = self.room.price(1)
         plan = self.served.plan
         self.mechanism = self.served.mechanism if plan is None else plan.mechanism

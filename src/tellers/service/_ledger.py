@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import Literal
 
 import sqlalchemy as sql
 from pydantic import BaseModel, Field
@@ -30,19 +31,38 @@ class AccountAnswer(BaseModel):
 
     epsilon: float = Field(description="The budget.", examples=[2.0])
     delta: float = Field(description="The failure probability that epsilon is stated at.", examples=[1e-5])
-    epsilon_spent: float = Field(description="What has been spent, reservations included.", examples=[0.5])
-    epsilon_left: float = Field(description="What is left of epsilon.", examples=[1.5])
+    epsilon_spent: float | None = Field(
+        description="What has been spent, reservations included; null on a clock, where the budget is stated "
+        "once anything was asked.",
+        examples=[0.5],
+    )
+    epsilon_left: float | None = Field(
+        description="What is left of epsilon; null on a clock.", examples=[1.5]
+    )
     queries_left: int = Field(
         description="How many more queries are certainly paid for at the present setting.", examples=[420]
+    )
+    rule: Literal["renyi", "clock"] = Field(
+        default="renyi", description="How the ledger holds the budget: at one Rényi order, or on a clock."
+    )
+    share_left: float = Field(
+        default=1.0, description="What is left, as a share of the budget by its rule: of the clock, say."
+    )
+    stated: float = Field(
+        default=0.0,
+        description="The one public epsilon: what is spent, or on a clock the budget, once anything was "
+        "asked.",
     )
 
 
 def budget_status(accountant: Accountant, spent: RdpCurve, *, price: RdpCurve) -> AccountAnswer:
     """Return the status of an account for queries of one price."""
-    budget, used = accountant.budget, accountant.epsilon(spent)
+    budget, used, on_clock = accountant.budget, accountant.epsilon(spent), accountant.clock is not None
     return AccountAnswer(
-        epsilon=budget.epsilon, delta=budget.delta, epsilon_spent=used,
-        epsilon_left=max(0.0, budget.epsilon - used), queries_left=queries_left(accountant, spent, price),
+        epsilon=budget.epsilon, delta=budget.delta, epsilon_spent=None if on_clock else used,
+        epsilon_left=None if on_clock else max(0.0, budget.epsilon - used),
+        queries_left=queries_left(accountant, spent, price), rule="clock" if on_clock else "renyi",
+        share_left=accountant.left(spent), stated=used,
     )  # fmt: skip
 
 
@@ -52,6 +72,12 @@ def queries_left(accountant: Accountant, spent: RdpCurve, price: RdpCurve) -> in
         return 0
     if accountant.affords(spent, price * MOST_QUERIES):
         return MOST_QUERIES
+    if accountant.clock is not None:
+        low, high = 1, MOST_QUERIES
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if accountant.affords(spent, price * middle) else (low, middle - 1)
+        return low
     one = float(price.values[price.orders == accountant.held_at][0])
     n = max(1, int(accountant.value_left(spent) / one))
     while not accountant.affords(spent, price * n):
@@ -122,11 +148,17 @@ def open_vault(settings: ServiceSettings) -> Vault | None:
 
 
 def open_service_ledger(
-    place: str, budget: Budget, *, name: str = "main", timeout: float = 30.0, vault: Vault | None = None
+    place: str,
+    budget: Budget | Accountant,
+    *,
+    name: str = "main",
+    timeout: float = 30.0,
+    vault: Vault | None = None,
 ) -> ChainedLedger:
-    """Open the ledger at a path or a database's address, or begin it with this budget."""
+    """Open the ledger at a path or a database's address, or begin it with this budget, held as it says."""
     which = {"name": name} if is_url(place) else {}
-    return open_ledger(place, Accountant(budget), timeout=timeout, vault=vault, **which)
+    held = budget if isinstance(budget, Accountant) else Accountant(budget)
+    return open_ledger(place, held, timeout=timeout, vault=vault, **which)
 
 
 _AGAIN = "Take the plan.json of the run whose teachers vote here, or restore it from a backup."

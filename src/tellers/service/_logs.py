@@ -1,6 +1,7 @@
 """The JSON log and the Prometheus metrics of a service: public numbers alone."""
 
 import logging
+import math
 import sys
 import traceback
 from collections.abc import Mapping
@@ -93,7 +94,8 @@ class Metrics:
             name: Gauge(f"tellers_{name}", words, registry=self.registry)
             for name, words in {
                 "epsilon": "The budget of the data.",
-                "epsilon_spent": "What was spent of it, reservations included.",
+                "epsilon_spent": "What was spent of it, reservations included; not of a clock.",
+                "share_left": "What is left of it, as a share of the budget by its rule.",
                 "queries_left": "Queries that are still paid for at the present setting.",
             }.items()
         }
@@ -120,7 +122,8 @@ class Metrics:
     def text(self, status: AccountAnswer, groups: Mapping[str, AccountAnswer] | None = None) -> bytes:
         """Return everything in the format of Prometheus, with the present status of the budgets."""
         for name, gauge in self._gauges.items():
-            gauge.set(getattr(status, name))
+            told = getattr(status, name)
+            gauge.set(math.nan if told is None else told)
         for account, group in (groups or {}).items():
             for name, gauge in self._groups.items():
                 gauge.labels(account.removeprefix("group/")).set(getattr(group, name))

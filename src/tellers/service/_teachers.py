@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError
-from ..mechanisms.base import Mechanism
+from ..mechanisms.base import Mechanism, price_of
 from ..mechanisms.registry import counts_parts, listens
-from ..privacy import OneOf, SetOf
+from ..privacy import OneOf, SetOf, Unit
 from ..privacy._files import load_npy
-from ..privacy.budget import Budget
+from ..privacy.budget import Accountant, Budget
+from ..privacy.rdp import RdpCurve
 from ..privacy.relation import Relation
 from ..runs._folder import RunFolder
 from ..runs.personal.plan import PersonalPlan
@@ -57,6 +58,22 @@ class Served:
     relation: Relation | None = None
     n_labels: int = 0
     label_names: tuple[str, ...] = ()
+    rule: str = "renyi"
+
+    @property
+    def accountant(self) -> Accountant:
+        """Return the arithmetic of the budget, by the rule of its ledger."""
+        return Accountant.by(self.rule, self.budget)
+
+    @property
+    def price(self) -> RdpCurve:
+        """Return the price of one query, by the numbers of teachers and classes; groups have their own."""
+        return price_of(self.mechanism, Unit(), **self.counts)
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Return the numbers of teachers and classes that prices go by."""
+        return {"n_teachers": self.n_teachers, **({"n_classes": self.n_classes} if self.n_classes else {})}
 
     @property
     def listens(self) -> bool:
@@ -100,11 +117,30 @@ def open_served(settings: ServiceSettings) -> Served:
         served = _LOADERS[data.source](settings, place)
         has_ballots = getattr(served.ensemble, "has_ballots", True)
         plan = read_plan(settings, served.mechanism, n_teachers=served.n_teachers, has_ballots=has_ballots)
-        return replace(served, plan=plan, leave=settings.personal.leave)
+        if plan is not None and served.rule == "clock":
+            settings.refuse(
+                "ledger.rule",
+                'Expected "renyi" where groups of people pay from budgets of their own, got "clock": the '
+                "data are charged the largest of several prices, which a clock has none of.",
+            )
+        served = replace(served, plan=plan, leave=settings.personal.leave)
+        _require_priced(settings, served)
+        return served
     except ConfigError:
         raise
     except (OSError, ValueError) as error:
         settings.refuse("data.path", str(error))
+
+
+def _require_priced(settings: ServiceSettings, served: Served) -> None:
+    """Refuse a mechanism that a clock has no price for, before a ledger is begun."""
+    if served.rule != "clock":
+        return
+    try:
+        served.accountant.affords(RdpCurve.zero(), served.price)
+    except ValueError as error:
+        name = type(served.mechanism).__name__
+        settings.refuse("ledger.rule", f"Expected a mechanism with a clock price, got {name}. {error}")
 
 
 def _from_run(settings: ServiceSettings, place: Path) -> Served:
@@ -128,7 +164,7 @@ def _from_run(settings: ServiceSettings, place: Path) -> Served:
         Budget(terms.epsilon, terms.delta),
         settings.place(own) if own else str(place / run.budget.ledger),
         n_classes, pool.n_teachers, n_pool=len(pool), relation=result.partition.relation,
-        n_labels=len(names), label_names=names, **_known_rows(settings, len(pool)),
+        n_labels=len(names), label_names=names, rule=terms.rule, **_known_rows(settings, len(pool)),
     )  # fmt: skip
 
 
@@ -137,7 +173,7 @@ def _from_votes(settings: ServiceSettings, place: Path) -> Served:
     pool = open_pool(place, n_classes=data.n_classes, n_labels=data.n_labels)
     return Served(
         pool, *_terms(settings, pool), data.n_classes, pool.n_teachers, n_pool=len(pool),
-        n_labels=data.n_labels, **_known_rows(settings, len(pool)),
+        n_labels=data.n_labels, rule=settings.ledger.rule, **_known_rows(settings, len(pool)),
     )  # fmt: skip
 
 
@@ -155,6 +191,7 @@ def _from_teachers(settings: ServiceSettings, place: Path) -> Served:
     return Served(
         ensemble, *_terms(settings, ensemble), data.n_classes, len(ensemble), n_labels=data.n_labels,
         n_pool=0 if pool is None else len(pool), n_features=data.n_features, pool=pool,
+        rule=settings.ledger.rule,
     )  # fmt: skip
 
 

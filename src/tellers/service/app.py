@@ -93,7 +93,7 @@ def create_app(
     store = KeyStore(settings.place(settings.keys.store))
     terms = settings.ledger
     ledger = open_service_ledger(
-        served.ledger, served.budget, name=terms.name, timeout=float(terms.timeout_seconds),
+        served.ledger, served.accountant, name=terms.name, timeout=float(terms.timeout_seconds),
         vault=open_vault(settings),
     )  # fmt: skip
     which = ledger_id(served.ledger, terms.name)
@@ -115,7 +115,9 @@ def create_app(
         left = labels.budget_status()
         log.info(
             "serving", source=settings.data.source, n_pool=served.n_pool, n_features=served.n_features,
-            epsilon=left.epsilon, epsilon_spent=left.epsilon_spent, queries_left=left.queries_left,
+            epsilon=left.epsilon, queries_left=left.queries_left,
+            **({"rule": "clock", "share_left": left.share_left} if left.epsilon_spent is None
+               else {"epsilon_spent": left.epsilon_spent}),
             n_groups=len(labels.groups()),
         )  # fmt: skip
         yield

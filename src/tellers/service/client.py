@@ -37,13 +37,16 @@ class ServiceError(TellersError):
 
 @dataclass(frozen=True)
 class Left:
-    """What an account still pays for."""
+    """What an account still pays for; on a clock (`rule`) no epsilon is spent, and `share_left` says it."""
 
     epsilon: float
     delta: float
-    epsilon_spent: float
-    epsilon_left: float
+    epsilon_spent: float | None
+    epsilon_left: float | None
     queries_left: int
+    rule: str = "renyi"
+    share_left: float | None = None
+    stated: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,8 +246,8 @@ def _answer(name: str, said: dict[str, Any]) -> LabelAnswer:
 
 
 def _left(said: dict[str, Any]) -> Left:
-    # A newer service may say more: what was paid for must not be lost over it.
-    return Left(**{field.name: said[field.name] for field in fields(Left)})
+    # A newer service may say more, an older one less: what was paid for must not be lost over it.
+    return Left(**{field.name: said[field.name] for field in fields(Left) if field.name in said})
 
 
 def _wait(attempt: int, asked: str = "") -> float:

@@ -7,7 +7,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
 from ..runs.settings.mechanism import MechanismConfig
-from ..runs.settings.schema import Options, Problem, Settings, Text, budget_rules, option, wrong
+from ..runs.settings.schema import (
+    RULE_WORDS,
+    Options,
+    Problem,
+    Settings,
+    Text,
+    budget_rules,
+    only,
+    option,
+    wrong,
+)
 
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
@@ -71,6 +81,7 @@ class LedgerConfig(Options, title="ledger"):
     name: Text = option("main", "Which ledger, where a database has several.")
     epsilon: float = option(0.0, "The budget of the data; fixed when the ledger is begun.", ge=0)
     delta: float = option(0.0, "Failure probability, well below 1 / the number of records.", ge=0, lt=1)
+    rule: Literal["renyi", "clock"] = option("renyi", RULE_WORDS)
     timeout_seconds: int = option(
         15, "How long to wait for other writers, or for a database that is away, before 503.", ge=1
     )
@@ -80,6 +91,8 @@ class LedgerConfig(Options, title="ledger"):
             words = 'Expected one, got none. For example: url = "ledger.db"'
             yield wrong("ledger.url", words, "data.source")
         yield from budget_rules(self)
+        if self.rule != "renyi" and not self.url:
+            yield only("ledger.rule", "url; the ledger of a run has a rule of its own", "ledger.url")
         for name in ("epsilon", "delta"):
             if not self.url:
                 when, advice = "without url, where the budget is the run's", "Drop it, or name a ledger."

@@ -16,7 +16,7 @@ from ...accounting._label_exact import bound_because
 from ...accounting.plan import Consensus
 from ...mechanisms.registry import EVENTS
 from ...privacy._files import write_whole
-from ..card import ModelCard, shown_epsilon, shown_parameter
+from ..card import ModelCard, renyi_words, shown_epsilon, shown_parameter
 from ..result import (
     SCORES,
     GroupPart,
@@ -31,6 +31,7 @@ from ._plots import (
     N_COLOURS,
     Drawing,
     Points,
+    plot_clock,
     plot_cost,
     plot_gaps,
     plot_groups,
@@ -268,7 +269,7 @@ def page_template(name: str) -> Any:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "percent": percent, "epsilon": shown_epsilon, "budget": shown_budget,
+        "percent": percent, "epsilon": shown_epsilon, "renyi_words": renyi_words, "budget": shown_budget,
         "parameter": shown_parameter, "guess": worst_guess, "gauge": _gauge, "who_pays": who_pays,
         "took_part": took_part, "finite": math.isfinite, "words": SCORES.__getitem__,
     }  # fmt: skip
@@ -362,12 +363,14 @@ def _cost(run: RunResult, private: PrivateNumbers | None) -> list[Drawing]:
         [(point.n_queries, point.epsilon) for point in points or () if math.isfinite(point.epsilon)]
         for points in (run.cost, private.exact_cost if private else None)
     )
+    clock = list(_clock(run)) if run.budget.rule == "clock" else []
+    if clock:
+        finite = []  # on a clock what is spent is no epsilon
     if exact:
         last, why = shown_epsilon(exact[-1][1]), bound_because(EVENTS.get(run.mechanism.name))
         name = "upper bound on the exact" if why else "exact"
-        title = (
-            f"Public and {name} epsilon over questions asked; {name}: {last} after {exact[-1][0]}. Private."
-        )
+        which = f"{'The' if clock else 'Public and'} {name} epsilon"
+        title = f"{which} over questions asked; {name}: {last} after {exact[-1][0]}. Private."
         caption = (
             "The exact cost, given the votes that were cast, is "
             f"{'at most ' if why else ''}{last} at the end."
@@ -377,13 +380,29 @@ def _cost(run: RunResult, private: PrivateNumbers | None) -> list[Drawing]:
         )
         word = "upper bound" if why else "exact"
         svg = plot_cost(title, finite, exact=exact, budget=run.budget.epsilon, word=word)
-        return [Drawing(svg=svg, heading=f"Public and {name} cost", caption=caption, mark="private")]
+        heading = f"The {name} cost" if clock else f"Public and {name} cost"
+        return [*clock, Drawing(svg=svg, heading=heading, caption=caption, mark="private")]
     if not finite:
-        return []
+        return clock
     title = f"Public epsilon over questions asked: {shown_epsilon(finite[-1][1])} after {finite[-1][0]}."
     caption = "What the released labels cost at most, whatever the votes were. This number may be published."
     svg = plot_cost(title, finite, budget=run.budget.epsilon)
     return [Drawing(svg=svg, heading="Public cost", caption=caption)]
+
+
+def _clock(run: RunResult) -> Iterator[Drawing]:
+    """Yield the drawing of what was left of the clock, where something was asked."""
+    points = [(0, 1.0), *((point.n_queries, point.left) for point in run.cost if point.left is not None)]
+    if len(points) < 2:
+        return
+    title = (
+        f"What was left of the clock over questions asked: {percent(points[-1][1])} after {points[-1][0]}."
+    )
+    caption = (
+        f"The clock of the whole budget, epsilon = {run.budget.epsilon:g}: prices hold whatever the votes "
+        "were. What is left is a share of it and no epsilon; stated is the budget."
+    )
+    yield Drawing(svg=plot_clock(title, points), heading="What is left", caption=caption)
 
 
 def _leads(run: RunResult, gaps: Sequence[int], note: str) -> Drawing:

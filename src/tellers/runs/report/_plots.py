@@ -163,6 +163,14 @@ def plot_cost(axes: Any, public: Points, *, budget: float, exact: Points = (), w
 
 
 @_drawn
+def plot_clock(axes: Any, left: Points) -> None:
+    """Draw the share of a clock that is left over the number of queries."""
+    axes.plot([n for n, _ in left], [100 * share for _, share in left], color=ACCENT, label="left")
+    axes.set(xlabel="questions asked", ylabel="% of the clock left", xlim=(0, None), ylim=(0, 100))
+    axes.xaxis.get_major_locator().set_params(integer=True)
+
+
+@_drawn
 def plot_groups(
     axes: Any, curves: Sequence[Points], *, budgets: Sequence[float], exact: Sequence[Points] = ()
 ) -> None:

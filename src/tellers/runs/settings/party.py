@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -14,7 +14,21 @@ from ...mechanisms.base import Mechanism
 from ...mechanisms.registry import mechanism_named, names
 from ._document import Key, toml_value
 from .mechanism import MechanismConfig
-from .schema import AS_LIST, Names, Options, Problem, Settings, Text, budget_rules, option, wrong
+from .schema import (
+    AS_LIST,
+    RULE_WORDS,
+    Names,
+    Options,
+    Problem,
+    Settings,
+    Text,
+    budget_rules,
+    option,
+    wrong,
+)
+
+if TYPE_CHECKING:
+    from ...privacy.budget import Accountant
 
 Role = Literal["asker", "answerer", "guardian"]
 Labels = Annotated[tuple[Annotated[int, Field(ge=0)], ...], AS_LIST]
@@ -137,6 +151,14 @@ class BooksConfig(Options, title="ledger"):
     url: str = option("", "A file, or the address of a PostgreSQL database.")
     epsilon: float = option(0.0, "The budget of the answering parties' data, for all askers.", ge=0)
     delta: float = option(0.0, "Failure probability, well below 1 / the number of records.", ge=0, lt=1)
+    rule: Literal["renyi", "clock"] = option("renyi", RULE_WORDS)
+
+    @property
+    def accountant(self) -> "Accountant":
+        """Return the arithmetic of the budget, by its rule."""
+        from ...privacy.budget import Accountant, Budget
+
+        return Accountant.by(self.rule, Budget(self.epsilon, self.delta))
 
     def _rules(self, whole: Any) -> Iterator[Problem]:
         role = whole.party.role

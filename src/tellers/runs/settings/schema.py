@@ -81,6 +81,12 @@ def complain(problems: Iterable[Problem], source: str = "", lines: Mapping[Key, 
         raise ConfigError(map(str, found))
 
 
+RULE_WORDS = (
+    "How the ledger holds the budget, fixed when it is begun. renyi: at one Rényi order. clock: more answers "
+    "from the same budget, and the whole budget is stated; for mechanisms with a clock price, without groups."
+)
+
+
 def budget_rules(ledger: Any) -> Iterator[Problem]:
     """Return what a ledger that is named lacks of its budget."""
     for name, example in (("epsilon", "2.0"), ("delta", "1e-5")):

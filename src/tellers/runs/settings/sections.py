@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 from pydantic.json_schema import SkipJsonSchema
 
 from ...data._records import FILES, NAMED, NamedData
-from ...mechanisms.base import Mechanism
+from ...mechanisms.base import Mechanism, accountant_for
 from ...students.fitting import STUDENT_KINDS
 from .._catalogue import MODELS, SEMI_SUPERVISED, model_names
 from ._document import toml_value
@@ -53,6 +53,8 @@ def _known_model(value: str) -> str:
 
 Model = Annotated[Text, AfterValidator(_known_model)]
 if TYPE_CHECKING:
+    from ...privacy.budget import Accountant
+
     DataName = str
     KindName = str
 else:
@@ -390,6 +392,12 @@ class BudgetConfig(Options, title="budget"):
     delta: float = option(
         1e-4, "Failure probability, well below 1 / the number of private records.", gt=0, lt=1
     )
+    rule: Literal["renyi", "clock"] = option(
+        "renyi",
+        "How the ledger holds the budget, from its first line on. renyi: at one Rényi order; what is stated "
+        "may be less than the budget, and the cost can be published. clock: more labels from the same "
+        "budget, and the whole budget is stated; for mechanisms with a clock price.",
+    )
     ledger: Text = option(
         "ledger.db",
         "The ledger: a file, relative to the folder of the run, or the address of a PostgreSQL database, "
@@ -405,6 +413,11 @@ class BudgetConfig(Options, title="budget"):
     )
 
     def _rules(self, whole: Any) -> Iterator[Problem]:
+        if whole.personal.variant:
+            # Groups pay their own prices, of which the main account is charged the largest at each order.
+            when = f'with variant = "{whole.personal.variant}" in [personal]'
+            advice = "A clock has no largest of several prices."
+            yield from whole.expect("budget.rule", ("renyi",), when, "personal.variant", advice=advice)
         if (self.stop == "private") != (self.private_epsilon > 0):
             wanted = "above 0" if self.stop == "private" else "0"
             yield wrong(
@@ -787,6 +800,26 @@ Every option is here with its default; lines that begin with # are comments."""
         """Return what the mechanism itself refuses, once its parameters are all there."""
         for_labels = self.mechanism.is_for_labels
         yield from self.labels._refusals(self) if for_labels else super()._mechanism_refusals()
+
+    def first_mechanism(self) -> Mechanism:
+        """Return the mechanism of the first question.
+
+        >>> RunConfig().first_mechanism() == RunConfig().build_mechanism()
+        True
+        """
+        return self.warm_up() or self.build_mechanism()
+
+    @property
+    def accountant(self) -> "Accountant":
+        """Return the arithmetic of the budget, by its rule and as the mechanism asks for.
+
+        >>> RunConfig().accountant.rule
+        'renyi'
+        """
+        from ...privacy.budget import Budget
+
+        budget = Budget(self.budget.epsilon, self.budget.delta)
+        return accountant_for(self.first_mechanism(), budget, self.budget.rule)
 
     def warm_up(self) -> Mechanism | None:
         """Return the mechanism of the first queries before one that hears the student, or None.

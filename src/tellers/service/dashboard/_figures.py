@@ -16,11 +16,10 @@ from ...accounting.plan import Consensus, expected_of
 from ...errors import LedgerConflict
 from ...ledger._chain import ChainedLedger
 from ...ledger.base import Entry
-from ...mechanisms.base import Mechanism
 from ...privacy.budget import Accountant
 from ...privacy.rdp import RdpCurve
 from .._labels import LabelService, owner, silent_queries
-from .._ledger import AccountAnswer
+from .._ledger import AccountAnswer, queries_left
 from .._teachers import Served
 
 # --- Drawings ---
@@ -97,13 +96,17 @@ class Forecast:
             return None
         if prices is None:
             return []
+        if accountant.clock is not None:
+            # Every query at its whole price: fewer labels than there will be.
+            n = queries_left(accountant, spent, self.served.price)
+            return [(one, int(one.share * n)) for one in profiles]
         return [(one, n_labels(accountant, spent, prices=prices, share=one.share)) for one in profiles]
 
     def _count(self) -> None:
         profiles: list[Profile] = []
         # A mechanism of somebody else's may not say how likely its outcomes are: then there is no estimate.
         with suppress(Exception):
-            self._prices = check_and_answer(self.served.mechanism)
+            self._prices = check_and_answer(self.served)
             if not (self.served.listens or self.served.plan or self.served.n_labels):
                 profiles = make_profiles(self.served)
         self._profiles = profiles
@@ -125,9 +128,9 @@ def make_profiles(served: Served) -> list[Profile]:
     return found
 
 
-def check_and_answer(mechanism: Mechanism) -> tuple[RdpCurve, RdpCurve]:
+def check_and_answer(served: Served) -> tuple[RdpCurve, RdpCurve]:
     """Return what every query costs, answered or not, and what an answer costs on top."""
-    check, both = independent_cost(mechanism, 1, n_answers=0), independent_cost(mechanism, 1, n_answers=1)
+    check, both = (independent_cost(served.mechanism, 1, n_answers=n, **served.counts) for n in (0, 1))
     return check, RdpCurve(both.orders, np.maximum(0.0, both.values - check.values))
 
 
@@ -222,7 +225,20 @@ class BudgetView:
         """Return how much of the epsilon is spent, in percent; all where not one more query is paid for."""
         if self.is_over:
             return 100.0
+        if self.on_clock:
+            return 100.0 * (1 - self.status.share_left)
+        assert self.status.epsilon_spent is not None
         return min(100.0, 100.0 * self.status.epsilon_spent / self.status.epsilon)
+
+    @property
+    def on_clock(self) -> bool:
+        """Return whether the budget is held on a clock, of which a share is left and no epsilon."""
+        return self.status.epsilon_spent is None
+
+    @property
+    def scale(self) -> float:
+        """Return what its burn-down begins with: the budget, or 100 % of a clock."""
+        return 100.0 if self.on_clock else self.status.epsilon
 
     @property
     def is_over(self) -> bool:
@@ -327,14 +343,22 @@ def take_snapshot(service: LabelService) -> Snapshot:
 
 
 def burn_down(accountant: Accountant, costs: Sequence[RdpCurve], *, n_queries: Sequence[int]) -> Points:
-    """Return how much epsilon was left after how many queries, at no more points than a page can show."""
-    epsilon = accountant.budget.epsilon
-    points = [(0, epsilon)]
+    """Return how much epsilon was left after how many queries, at no more points than a page can show.
+
+    Of a clock it is how many percent were left.
+    """
+    epsilon, on_clock = accountant.budget.epsilon, accountant.clock is not None
+    points = [(0, 100.0 if on_clock else epsilon)]
     if not costs:
         return points
     shown = {round(place) for place in np.linspace(0, len(costs) - 1, min(len(costs), _MOST_POINTS))}
-    spent, asked = np.zeros_like(costs[0].values), 0
+    spent, asked, total = np.zeros_like(costs[0].values), 0, RdpCurve.zero(costs[0].orders)
     for number, cost in enumerate(costs):
+        if on_clock:
+            total, asked = total + cost, asked + n_queries[number]
+            if number in shown:
+                points.append((asked, 100.0 * accountant.left(total)))
+            continue
         spent, asked = spent + cost.values, asked + n_queries[number]
         if number in shown:
             left = epsilon - accountant.epsilon(RdpCurve(cost.orders, spent))

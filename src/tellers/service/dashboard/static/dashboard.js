@@ -17,7 +17,7 @@
       axes: [{ ...axis, grid: { show: false }, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6, 1e7, 1e8] },
              { ...axis, size: 48 }],
       series: [{ label: "queries asked" },
-               { label: "epsilon left", stroke: colour("--accent"), fill: colour("--area"), width: 2,
+               { label: figure.dataset.label || "epsilon left", stroke: colour("--accent"), fill: colour("--area"), width: 2,
                  paths: uPlot.paths.stepped({ align: 1 }), points: { show: false },
                  value: (_, left) => left === null ? "–" : left.toFixed(3) }],
       // How it stands now, until somebody points elsewhere.
