@@ -58,7 +58,7 @@ def asked(seed: int) -> Question:
     return question(family, solved(family, kappa=KAPPA, shares=shares))
 
 
-def budgeted(draw, some, *, most, n_states=600):
+def budgeted(draw, some, *, most, n_states=250):
     """Return a random budget that affords up to `most` of one of these, with hardly anything over; or None."""
     for _ in range(20):
         delta = float(10 ** draw.uniform(-6, -3))
