@@ -103,6 +103,16 @@ def race(noise, lead_up_to, *, step=1):
     return Family.of((law(lead), law(lead - 2)) for lead in range(1, lead_up_to + 1, step))
 
 
+def race_of_three(noise, leads, thirds):
+    """Return the pairs of a race of two with a third class so far behind the second, or before it."""
+
+    def law(lead, third):
+        lowest = min(0, lead, third)
+        return leader(noise, (lead - lowest, -lowest, third - lowest))
+
+    return Family.of((law(lead, third), law(lead - 2, third - 1)) for lead in leads for third in thirds)
+
+
 def check(noise, margin_up_to, *, step=1):
     """Return the pairs of a noisy check: does a count that is so far from its threshold pass it?"""
     def law(margin):
@@ -150,3 +160,17 @@ def gaussian_sum(sigma, shift=1):
         return q / q.sum()
 
     return Family.of([(law(0), law(shift))])
+
+
+def noisy_counts(sigma):
+    """Return the pair of two noisy counts, one of which a moved ballot leaves and the other it enters.
+
+    The ratio of the two laws depends on the difference of the counts alone, and so the difference stands for
+    both of them.
+    """
+    _, p = gaussian(sigma)
+    law = np.convolve(p, p)
+    d = np.arange(law.size) - law.size // 2
+    keep = (law > 1e-40) & (np.abs(d) < d[-1] - 2)
+    here, there = law[keep], law[np.flatnonzero(keep) - 2]
+    return Family.of([(here / here.sum(), there / there.sum())])
