@@ -16,7 +16,7 @@ def is_multilabel(mechanism: Mechanism) -> bool:
     return answers_of(mechanism) == "labels"
 
 
-def require_fit(mechanism: Mechanism, ensemble: Any) -> None:
+def require_fit(mechanism: Mechanism, ensemble: Any, *, n_queries: int | None = None) -> None:
     """Refuse teachers that vote on something else, where they say what they vote on."""
     name, nothing = type(mechanism).__name__, "Nothing was charged."
     said_space = getattr(ensemble, "space", None)
@@ -28,6 +28,12 @@ def require_fit(mechanism: Mechanism, ensemble: Any) -> None:
         )
     if scored:
         _require_steps(mechanism, said_space, nothing)
+        directions = getattr(said_space, "directions", None)
+        if directions is not None and n_queries not in (None, len(directions)):
+            raise ValueError(
+                f"Expected the pool of {len(directions)} queries that the directions belong to, got "
+                f"{n_queries} queries. {nothing} Scores are asked for the whole pool at once."
+            )
         return
     classes, labels = (getattr(ensemble, about, None) for about in ("n_classes", "n_labels"))
     if not is_multilabel(mechanism):

@@ -453,7 +453,7 @@ class Scores:
 
     def require_unit(self, unit: Unit) -> None:
         """Refuse units of which it is not known how many whole ballots they move."""
-        if unit != Unit() and not unit.n_ballots:
+        if unit != Unit.of_ballots(max(1, unit.n_ballots)):
             raise ValueError(f"Expected a unit behind whole ballots, as Unit.of_ballots says it, got {unit}.")
 
 

@@ -133,7 +133,7 @@ class Room:
         """
         n = _n_queries(X)
         context = self._context(student, n)
-        require_fit(self.mechanism, self.ensemble)
+        require_fit(self.mechanism, self.ensemble, n_queries=n)
         self._require_ledger()
         question = {"n_queries": n, "queries": fingerprint(X)}
         if student is not None:

@@ -4,7 +4,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any, cast
 
@@ -202,7 +202,11 @@ class ScoreBallots:
 
     def ask(self, teacher: Any, queries: NDArray[Any]) -> NDArray[np.int32]:
         """Return a teacher's ballot on the grid, refusing what are no scores of all columns."""
-        return self.space.on_grid(_scores_of(teacher, queries, self.space))
+        space = self.space
+        if space.directions is not None and len(queries) != len(space.directions):
+            # A teacher on trial answers made-up rows; votes on another pool have no table to go into.
+            space = replace(space, directions=None)
+        return space.on_grid(_scores_of(teacher, queries, space))
 
     def fallback(self, queries: NDArray[Any]) -> Fallback:
         """Return the rule: zeros, which add nothing."""
@@ -224,7 +228,14 @@ class ScoreBallots:
 
     def _shape(self, n_queries: int) -> tuple[int, int]:
         directions = self.space.directions
-        return n_queries if directions is None else directions.shape[1], self.space.n_columns
+        if directions is None:
+            return n_queries, self.space.n_columns
+        if n_queries != len(directions):
+            raise ValueError(
+                f"Expected the pool of {len(directions)} queries that the directions belong to, got "
+                f"{n_queries}. Scores are asked for the whole pool at once."
+            )
+        return directions.shape[1], self.space.n_columns
 
 
 def _is_regressor(estimator: Any) -> bool:
