@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import mpmath
 import numpy as np
@@ -94,8 +95,7 @@ def test_other_ways_to_round_or_to_bound_are_found(fault):
             for rng in [np.random.default_rng(3)]
             for n, k, s in rng.integers(2, 5, size=(300, 3)).tolist()
         ]
-        worst = max(float((2 * fault(space, one)).ravel() @ (2 * fault(space, one)).ravel()) / (2 * space.steps) ** 2
-                    for space, one in plain)  # fmt: skip
+        worst = max(float((fault(space, one) ** 2).sum()) / space.steps**2 for space, one in plain)
     assert worst > 1.05
 
 
@@ -118,7 +118,7 @@ def test_the_norm_is_nearly_used_up_and_a_bound_keeps_sizes():
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_scores_that_are_no_numbers_are_refused_without_showing_them(bad):
-    with pytest.raises(ValueError, match="Expected finite scores.*query 1, label 0"):
+    with pytest.raises(ValueError, match=r"Expected finite scores.*query 1, label 0"):
         Scores(2).on_grid([[1.0, 2.0], [bad, 1.0]])
     with pytest.raises(ValueError, match="Expected finite scores"):
         Scores(1, expected=(-1e308,)).on_grid([[1.7e308]])
@@ -163,7 +163,7 @@ def test_thresholds_of_the_discrete_gaussian_lie_no_further_apart_than_at_the_ce
         at = []
         for t, tail in enumerate(tails(sigma, far)[1:]):
             at.append(quantile(tail, at[-1] + 1 / sigma if at else (t + 0.5) / sigma))
-        steps = [2 * at[0], *(b - a for a, b in zip(at, at[1:], strict=False))]
+        steps = [2 * at[0], *(b - a for a, b in pairwise(at))]
         widest, factor = max(steps) * sigma, grid_factor(sigma)
         assert steps.index(max(steps)) == 0
         assert widest <= factor < widest * (1 + mpmath.mpf("4e-10"))
@@ -252,9 +252,9 @@ def test_the_price_is_that_of_one_shift_whatever_the_pool():
     one, many = mechanism.batch_price(ONE, 1), mechanism.batch_price(ONE, 10_000)
     assert (one.values == many.values).all()
     orders = one.orders
-    assert (one.values >= orders * 0.25**2 / 2).all() and (
-        one.values < orders * 0.25**2 / 2 * (1 + 1e-8)
-    ).all()
+    exact = orders * 0.25**2 / 2
+    assert (one.values >= exact).all()
+    assert (one.values < exact * (1 + 1e-8)).all()
     assert mechanism.mu(Unit.of_ballots(3)) == 0.75
     assert mechanism.clock_mu() == 0.25 * grid_factor(4000.0)
     with pytest.raises(ValueError, match="whole ballots"):
@@ -335,8 +335,9 @@ def test_a_release_reads_back_with_its_noise_level(ledger):
     spent = ledger.spent.epsilon(1e-5)
     again = room.ask(X, key="pool")
     assert released.noise_level == again.noise_level == NoiseLevel(3072.0, 1024, 20, 2)
-    assert (released.values == again.values).all() and released.values.shape == (30, 3)
-    assert (released.labels == (released.values > 0)).all() and again.labels.shape == (30, 3)
+    assert (released.values == again.values).all()
+    assert (released.labels == (released.values > 0)).all()
+    assert again.values.shape == again.labels.shape == (30, 3)
     assert spent == ledger.spent.epsilon(1e-5) > 2.9
     # All that came out lies in the two directions, but for rounding.
     rest = released.values - space.directions @ (space.directions.T @ released.values)

@@ -21,6 +21,6 @@ _HOME = {
     "Unit": ".votes",
     "Votes": ".votes",
     "describe": ".release",
-    "public_directions": ".votes",
+    "public_directions": ".directions",
 }
 __all__, __getattr__, __dir__ = _lazy(__name__, _HOME)

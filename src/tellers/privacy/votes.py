@@ -292,13 +292,13 @@ class Scores:
 
     A teacher says `n_columns` numbers about every row of the pool: of classes, `one_class`, or of labels.
     What is publicly `expected` of a column is subtracted, and each is multiplied by its public weight
-    (`column_weights`). The matrix is scaled to Frobenius norm 1, put on a grid of `steps` per unit of norm and
-    rounded towards zero; that its squares sum to at most steps^2 is checked in whole numbers. Zeros stay
-    zeros. With a `bound` a matrix of a smaller norm keeps its size, in units of the bound. Totals are the sums
-    over teachers, queries x columns, in steps.
+    (`column_weights`). The matrix is scaled to Frobenius norm 1, put on a grid of `steps` per unit of norm
+    and rounded towards zero; that its squares sum to at most steps^2 is checked in whole numbers. Zeros stay
+    zeros. With a `bound` a matrix of a smaller norm keeps its size, in units of the bound. Totals are the
+    sums over teachers, queries x columns, in steps.
 
     With `directions`, queries x r with orthonormal columns, a matrix is first brought onto these r directions
-    of the pool, and totals are r x columns. They depend on public rows alone; see `public_directions`.
+    of the pool, and totals are r x columns. They depend on public rows alone: `public_directions` finds them.
 
     Guarantee: one ballot replaced by any other moves the totals by at most 2 * `steps` in l2, whatever
                teachers say; one that comes or goes by `steps`.
@@ -338,7 +338,8 @@ class Scores:
                 table = np.asarray(given, dtype=np.float64)
                 if table.shape != (self.n_columns,) or not np.isfinite(table).all():
                     raise ValueError(
-                        f"Expected {name} of {self.n_columns} finite numbers, got shape {table.shape} or others."
+                        f"Expected {name} of {self.n_columns} finite numbers, got shape {table.shape} or "
+                        "others."
                     )
                 object.__setattr__(self, name, tuple(float(one) for one in table))
         if self.column_weights is not None and min(self.column_weights) <= 0:
@@ -463,28 +464,6 @@ AnswerSpace: TypeAlias = OneOf | SetOf | Scores
 Another is one more frozen dataclass with the same members, and mechanisms that answer its `kind`. Votes,
 ensembles and accountants ask the space; none of them names it.
 """
-
-
-def public_directions(X: ArrayLike, n_directions: int) -> NDArray[np.float64]:
-    """Return the r directions in which public rows differ most, queries x r with orthonormal columns.
-
-    They are the left singular vectors of the rows, centred: what linear scores of the rows can be, without
-    the directions that hardly occur. At most as many as the rows have are returned.
-
-    >>> rows = np.array([[0.0, 1.0], [1.0, 1.1], [2.0, 0.9], [3.0, 1.0]])
-    >>> directions = public_directions(rows, 1)
-    >>> directions.shape, round(float((directions**2).sum()), 9)
-    ((4, 1), 1.0)
-    """
-    require_count(n_directions=n_directions)
-    rows = np.asarray(X, dtype=np.float64)
-    if rows.ndim != 2 or len(rows) < 2 or not np.isfinite(rows).all():
-        raise ValueError(f"Expected at least two finite public rows, got shape {rows.shape} or others.")
-    left, size, _ = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
-    kept = int((size > 1e-6 * max(size[0], 1e-300)).sum())
-    if not kept:
-        raise ValueError("Expected public rows that differ, got equal ones.")
-    return np.ascontiguousarray(left[:, : min(n_directions, kept)])
 
 
 def _of_size_one(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
@@ -708,7 +687,7 @@ class Votes:
 
     @property
     def sums(self) -> Integers:
-        """Return the sum of each label, (queries, labels), in units of 1 / `resolution`, or of scores; private."""
+        """Return the sums, private: of each label in units of 1 / `resolution`, or of scores in steps."""
         if self.space.kind != "scores":
             self._of("labels", "sums")
         return self.totals

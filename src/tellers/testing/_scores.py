@@ -22,8 +22,8 @@ def check_scores(mechanism: Any, *, n_teachers: int, n_draws: int, seed: int, al
 
     Its price does not fall with the number of queries. Releases are labels, whole values and a noise level,
     drawn from the noise they are given and from nothing else, and cost the price. At neighbours whose ballot
-    turns round, along one entry and along all, the statistic that tells them apart best, found on draws of its
-    own, proves no divergence above the price.
+    turns round, along one entry and along all, the statistic that tells them apart best, found on draws of
+    its own, proves no divergence above the price.
     """
     price, again, more = (price_of(mechanism, Unit(), n) for n in (1, 1, 50))
     require(np.array_equal(price.orders, DEFAULT_ORDERS), "Expected a price on the default orders.")
@@ -46,8 +46,10 @@ def check_scores(mechanism: Any, *, n_teachers: int, n_draws: int, seed: int, al
             sides = [Votes.from_ballots(one, space).replaced(ballots=None) for one in (here, there)]
             limit = price_of(mechanism, Unit(), n_queries)
             _check_release(mechanism, sides[0], limit, seed)
-            _check_apart(mechanism, sides, limit, n_draws=n_draws, seed=seed, alarm=alarm / n_pairs,
-                         words=f"{n_queries} x {n_columns} scores whose ballot turns along {along}")  # fmt: skip
+            words = f"{n_queries} x {n_columns} scores whose ballot turns along {along}"
+            _check_apart(
+                mechanism, sides, limit, n_draws=n_draws, seed=seed, alarm=alarm / n_pairs, words=words
+            )
         _check_told(mechanism, Votes.from_ballots(scores, replace(space, one_class=True)), seed)
 
 
