@@ -7,12 +7,27 @@ from itertools import pairwise
 import mpmath
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.special import logsumexp
 
-from tellers import Accountant, Budget, Cost, GNMax, MemoryLedger, Room, SqliteLedger, Unit, Votes, noise
+from tellers import (
+    Accountant,
+    Budget,
+    Cost,
+    GNMax,
+    MemoryLedger,
+    RdpCurve,
+    Room,
+    SqliteLedger,
+    Unit,
+    Votes,
+    noise,
+)
+from tellers.accounting.plan_sum import plan_sum
 from tellers.mechanisms import GaussianSum, mechanism_named
-from tellers.mechanisms.gaussian_sum import gaussian_delta, grid_factor
+from tellers.mechanisms.gaussian_sum import ShiftClock, gaussian_delta, grid_factor
 from tellers.privacy import NoiseLevel, Scores, public_directions
+from tellers.privacy._clock import TICKS, Clock, potential
 from tellers.testing import check_mechanism
 
 ONE = Unit()
@@ -372,3 +387,54 @@ def test_votes_of_scores_are_private_whole_and_not_split():
         GaussianSum(3.0).release(Votes.from_counts([[3, 1]], n_teachers=4), noise.seeded(1))
     with pytest.raises(ValueError, match="larger one"):
         Votes.from_totals([[3000, 0]], Scores(2, steps=1000), n_teachers=2)
+
+
+# --- On a clock, and planned ---
+
+
+def test_on_a_clock_a_sum_takes_its_squared_distance_and_a_budget_is_used_up_exactly():
+    budget = Budget(epsilon=1.0, delta=1e-5)
+    clock = Accountant(budget, clock=Clock.for_delta(1e-5))
+    plan, other = plan_sum(clock, prior_share=0), plan_sum(Accountant(budget), prior_share=0)
+    # A budget on a clock is that of one Gaussian: what the analytic Gaussian mechanism takes.
+    exact = brentq(lambda mu: gaussian_delta(mu, 1.0) - 1e-5, 1e-3, 5)
+    assert exact * 0.999 < plan.mu < exact
+    assert plan.mu > 1.03 * other.mu
+    ledger = MemoryLedger(clock, allow_seeded=True)
+    pool = Pool(np.ones((5, 30, 3)), Scores(3, plan.scores.steps))
+    Room(pool, plan.scores, ledger, noise.seeded(7)).ask(np.zeros((30, 2)), key="pool")
+    with pytest.raises(Exception, match="budget"):
+        Room(pool, GaussianSum(100 * plan.scores.sigma, plan.scores.steps), ledger, noise.seeded(7)).ask(
+            np.zeros((30, 2)), key="another"
+        )
+
+
+def test_what_is_left_of_a_clock_after_a_sum_bounds_every_hockey_stick():
+    """A step of the clock by direct summation over the discrete Gaussian, on coarse grids."""
+    for sigma, shift, left in ((2.0, 1, 0.3), (2.0, 3, 0.01), (4.0, 4, 1.0), (5.0, 2, 0.0)):
+        x, p = density(sigma, 1)
+        table = ShiftClock((shift / sigma * grid_factor(sigma)) ** 2).table(1e-12)
+        start = left + table.dearest[0] / TICKS
+        loss = (x**2 - (x - shift) ** 2) / (2 * sigma**2)  # log of q / p
+        for k in np.linspace(0.0, 6.0, 30):
+            for sign in (1, -1):
+                # E_p max over what follows of (1 - e^k q/p ...)_+, both directions.
+                law = p if sign > 0 else shifted(p, (shift,))
+                after = (law * potential(left, k + sign * loss)).sum()
+                assert after <= potential(start, k) * (1 + 1e-9) + 1e-13
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.5])
+@pytest.mark.parametrize("n_sums", [1, 3])
+def test_a_plan_is_afforded_and_with_less_noise_it_would_not_be(share, n_sums):
+    accountant = Accountant(Budget(epsilon=0.7, delta=1e-6))
+    plan = plan_sum(accountant, prior_share=share, n_sums=n_sums)
+    total = n_sums * plan.scores.batch_price(ONE)
+    less = n_sums * replace(plan.scores, sigma=plan.scores.sigma * (1 - 1e-4)).batch_price(ONE)
+    if plan.prior is not None:
+        total, less = (one + plan.prior.batch_price(ONE) for one in (total, less))
+        every = n_sums * plan.scores.mu() ** 2 + plan.prior.mu() ** 2
+        assert abs(plan.prior.mu() ** 2 / every - share) < 1e-5
+    assert accountant.affords(RdpCurve.zero(), total)
+    assert not accountant.affords(RdpCurve.zero(), less)
+    assert 2000 <= plan.scores.sigma * plan.scores.steps <= 8192

@@ -10,8 +10,8 @@ from ..privacy.budget import Accountant
 from ..privacy.rdp import RdpCurve
 from ..privacy.votes import Unit
 
-# Noise of so many steps is as good as continuous, and drawn from tables.
-_FEWEST, _MOST = 1000.0, 8192.0
+# Noise of so many steps is drawn from tables, and of half as many as good as continuous.
+_MOST = 8192.0
 # Frequencies of rare labels are small, and few: a finer grid costs nothing.
 _PRIOR_STEPS = 1 << 14
 _LEAST_SIGMA, _MOST_SIGMA = 1e-3, 1e9
@@ -101,8 +101,7 @@ def plan_sum(
 
 def _steps(sigma: float) -> int:
     """Return a power of two, so that the noise has so many steps as are drawn from tables."""
-    steps = 2 ** math.floor(math.log2(max(_MOST / sigma, 1.0)))
-    return max(steps, 2 ** math.ceil(math.log2(max(_FEWEST / sigma, 1.0))))
+    return 1 << max(0, math.floor(math.log2(_MOST / sigma)))
 
 
 def _rounded(sigma: float) -> float:

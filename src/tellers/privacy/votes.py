@@ -410,7 +410,7 @@ class Scores:
         while int((whole * whole).sum()) > self.steps**2:
             largest = np.unravel_index(int(np.abs(whole).argmax()), whole.shape)
             whole[largest] -= np.sign(whole[largest])
-        return whole.astype(np.int32)
+        return np.asarray(whole, dtype=np.int32)
 
     def checked(self, totals: ArrayLike, n_teachers: int, n_voters: Integers | None = None) -> Integers:
         """Return sums that so many ballots can have, or refuse them."""

@@ -156,7 +156,7 @@ def fit_sum(
     X : the public pool that was asked.
     release : what came out.
     estimator : any regressor that takes several columns; ridge regression if left out.
-    frequencies : how often each label is true, bought or declared: as many rows of the pool are then said yes.
+    frequencies : how often each label is true, bought or declared: so many rows of the pool are said yes.
     column_weights : those of the `Scores` that were asked, divided out again.
     n_directions : at most so many directions of the pool are used.
     ridge : penalty of the ridge regression, as a share of the largest squared singular value of the pool.
@@ -172,7 +172,7 @@ def fit_sum(
     >>> X = rng.normal(size=(300, 8))
     >>> values = (20_000 * X[:, :2] + rng.normal(size=(300, 2)) * 20_000).astype(np.int64)
     >>> release = Release(
-    ...     (values > 0) * 1, Cost(RdpCurve.zero()), values=values, noise_level=NoiseLevel(20_000.0, 1024, 100)
+    ...     (values > 0) * 1, Cost(RdpCurve.zero()), values=values, noise_level=NoiseLevel(2e4, 1024, 100)
     ... )
     >>> student = fit_sum(X, release, frequencies=[0.5, 0.16])
     >>> said = student.predict(X)
@@ -201,9 +201,8 @@ def fit_sum(
         shares = _one_per_column(frequencies, targets.shape[1], "frequencies")
         said = np.asarray(model.predict(rows)).reshape(targets.shape)
         # Between two rows of the pool: as many are above as the frequency says.
-        cuts = np.array([
-            np.quantile(column, 1 - share) for column, share in zip(said.T, np.clip(shares, 0, 1), strict=True)
-        ])  # fmt: skip
+        shares = 1 - np.clip(shares, 0, 1)
+        cuts = np.array([np.quantile(one, share) for one, share in zip(said.T, shares, strict=True)])
     return SumStudent(model, one_class, cuts)
 
 

@@ -13,8 +13,8 @@ from .partitions import Partition
 class LabelFrequencies:
     """One ballot per teacher: the mean label vector of its rows, of a norm up to the bound.
 
-    A room asks it one question, whatever it is, and releases the sum by a `GaussianSum`: a noisy prior, priced
-    like any sum. A teacher without rows says zeros.
+    A room asks it one question, whatever it is, and releases the sum by a `GaussianSum`: a noisy prior,
+    priced like any sum. A teacher without rows says zeros.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class LabelFrequencies:
         labels a row usually has is a good one.
 
     Guarantee: one changed unit of the partition changes one ballot.
-    Assumes:   the number of teachers is public; how many rows a teacher has is too, or does not come out.
+    Assumes:   the number of teachers is public; how many rows each has need not be.
     Reference: "Gaussian sums", section "The prior".
 
     >>> from tellers.teachers import partition

@@ -94,7 +94,7 @@ def _check_apart(
 
     pilot, judged = drawn(n_pilot), drawn(n_draws)
     # The linear statistic of Fisher: it also finds entries that share their noise.
-    spread = sum(np.cov(one, rowvar=False) for one in pilot)
+    spread = np.cov(pilot[0], rowvar=False) + np.cov(pilot[1], rowvar=False)
     scale = np.trace(spread) / len(spread)
     weights = np.linalg.solve(
         spread + 1e-9 * max(scale, 1e-9) * np.eye(len(spread)), pilot[0].mean(0) - pilot[1].mean(0)
