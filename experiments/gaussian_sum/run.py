@@ -7,6 +7,7 @@ are judged on.
 """
 
 import argparse
+import itertools
 import json
 import math
 import sys
@@ -17,9 +18,10 @@ import numpy as np
 from sklearn.linear_model import Ridge
 
 from tellers import Accountant, Binary, Budget, LabelVotes, MemoryLedger, Room, Unit, noise
-from tellers.accounting.plan_sum import plan_sum
+from tellers.accounting import plan_sum
 from tellers.data import metrics, read_mulan
 from tellers.privacy import Scores, public_directions
+from tellers.privacy._clock import Clock
 from tellers.students import fit_sum, released_frequencies
 from tellers.teachers import LabelFrequencies, partition, train_ensemble
 
@@ -60,20 +62,17 @@ def judged(truth, scores):
     )
 
 
-def by_sum(
-    tables, epsilon, *, n_rows, n_directions, seed, alpha=1000.0, balance=0.25, share=0.05, secure=False
-):
+def by_sum(tables, epsilon, *, n_rows, n_directions, seed, alpha, balance, rule, share=0.05):
     """Return scores of a student of one Gaussian sum, and what the ledger spent."""
     X, Y, pool, test, _ = tables
-    k = Y.shape[1]
-    source = noise.secure() if secure else noise.seeded(seed)
-    ledger = MemoryLedger(Accountant(Budget(epsilon, DELTA)), allow_seeded=not secure)
-    plan = plan_sum(Accountant(Budget(epsilon, DELTA)), prior_share=share)
+    k, source = Y.shape[1], noise.seeded(seed)
+    clock = Clock.for_delta(DELTA) if rule == "clock" else None
+    ledger = MemoryLedger(Accountant(Budget(epsilon, DELTA), clock=clock), allow_seeded=True)
+    plan = plan_sum(ledger.accountant, prior_share=share)
     parts = partition(len(X), max(1, len(X) // n_rows), seed=seed)
-    bound = 1.0
-    counts = LabelFrequencies(Y, parts, n_columns=k, bound=bound, steps=plan.prior.steps)
+    counts = LabelFrequencies(Y, parts, n_columns=k, steps=plan.prior.steps)
     told = Room(counts, plan.prior, ledger, source).ask([[0.0]], key="prior")
-    prior = released_frequencies(told, bound=bound)
+    prior = released_frequencies(told)
     weights = (prior * (1 - prior)) ** -balance
     coordinates = Coordinates(pool, n_directions)
     Z, Zp = coordinates(X), coordinates(pool)
@@ -85,7 +84,7 @@ def by_sum(
     teachers = train_ensemble(Ridge(alpha=alpha), Z, Y, parts, space=space, seed=seed)
     release = Room(teachers, plan.scores, ledger, source).ask(Zp, key="pool")
     student = fit_sum(coordinates.plain(pool), release, column_weights=weights, frequencies=prior)
-    return student.decision_function(coordinates.plain(test)), ledger.spent.epsilon(DELTA)
+    return student.decision_function(coordinates.plain(test)), ledger.accountant.epsilon(ledger.spent)
 
 
 def by_answers(tables, epsilon, *, n_teachers, n_questions, seed):
@@ -126,6 +125,7 @@ def main(words=None):
     parser.add_argument("--directions", default="50")
     parser.add_argument("--alphas", default="1000")
     parser.add_argument("--balances", default="0.25")
+    parser.add_argument("--rules", default="renyi,clock")
     parser.add_argument("--answers", action="store_true")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(words)
@@ -137,24 +137,13 @@ def main(words=None):
             tables = load(given.data, name, seed)
             for epsilon in numbers["epsilons"]:
                 tried = {}
-                for m in numbers["rows"]:
-                    for r in numbers["directions"]:
-                        for alpha in numbers["alphas"]:
-                            for balance in numbers["balances"]:
-                                how = {
-                                    "n_rows": int(m),
-                                    "n_directions": int(r),
-                                    "alpha": alpha,
-                                    "balance": balance,
-                                }
-                                start = time.perf_counter()
-                                scores, spent = by_sum(tables, epsilon, seed=seed, **how)
-                                words = f"sum m={m:g} r={r:g} alpha={alpha:g} balance={balance:g}"
-                                tried[words] = (
-                                    *judged(tables[4], scores),
-                                    spent,
-                                    time.perf_counter() - start,
-                                )
+                grid = [numbers[one] for one in ("rows", "directions", "alphas", "balances")]
+                for m, r, alpha, balance, rule in itertools.product(*grid, given.rules.split(",")):
+                    how = {"n_rows": int(m), "n_directions": int(r), "alpha": alpha, "balance": balance}
+                    start = time.perf_counter()
+                    scores, spent = by_sum(tables, epsilon, seed=seed, rule=rule, **how)
+                    words = f"sum m={m:g} r={r:g} alpha={alpha:g} balance={balance:g} {rule}"
+                    tried[words] = (*judged(tables[4], scores), spent, time.perf_counter() - start)
                 if given.answers:
                     for n_teachers in (50, 215):
                         for n_questions in (100, 300, 1000):

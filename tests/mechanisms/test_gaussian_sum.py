@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 from scipy.special import logsumexp
+from sklearn.linear_model import LogisticRegression, Ridge
 
 from tellers import (
     Accountant,
@@ -16,6 +17,8 @@ from tellers import (
     Cost,
     GNMax,
     MemoryLedger,
+    PateClassifier,
+    PateMultilabelClassifier,
     RdpCurve,
     Room,
     SqliteLedger,
@@ -23,11 +26,16 @@ from tellers import (
     Votes,
     noise,
 )
-from tellers.accounting.plan_sum import plan_sum
+from tellers.accounting import plan_sum
+from tellers.accounting.audit import audit_sum
+from tellers.data.metrics import auc
 from tellers.mechanisms import GaussianSum, mechanism_named
 from tellers.mechanisms.gaussian_sum import ShiftClock, gaussian_delta, grid_factor
 from tellers.privacy import NoiseLevel, Scores, public_directions
 from tellers.privacy._clock import TICKS, Clock, potential
+from tellers.runs import parse_config
+from tellers.students import fit_sum, released_frequencies, shrunk_scores
+from tellers.teachers import Ensemble, LabelFrequencies, Partition, partition, save_votes, train_ensemble
 from tellers.testing import check_mechanism
 
 ONE = Unit()
@@ -438,3 +446,97 @@ def test_a_plan_is_afforded_and_with_less_noise_it_would_not_be(share, n_sums):
     assert accountant.affords(RdpCurve.zero(), total)
     assert not accountant.affords(RdpCurve.zero(), less)
     assert 2000 <= plan.scores.sigma * plan.scores.steps <= 8192
+
+
+# --- Teachers, a prior and a student ---
+
+
+def rows_and_labels(n, rng):
+    X = rng.normal(size=(n, 6))
+    return X, (X[:, :3] + 0.3 * rng.normal(size=(n, 3)) > 0.8).astype(int)
+
+
+def test_teachers_a_prior_and_a_student_end_to_end():
+    rng = np.random.default_rng(7)
+    (X, Y), (pool, _), (test, truth) = (rows_and_labels(n, rng) for n in (1500, 300, 1000))
+    ledger = MemoryLedger(Accountant(Budget(2.0, 1e-5)), allow_seeded=True)
+    plan, source = plan_sum(ledger.accountant), noise.seeded(7)
+    parts = partition(len(X), 300, seed=7)
+    frequencies = LabelFrequencies(Y, parts, n_columns=3, steps=plan.prior.steps)
+    prior = released_frequencies(Room(frequencies, plan.prior, ledger, source).ask([[0.0]], key="prior"))
+    assert np.abs(prior - Y.mean(axis=0)).max() < 0.35
+    space = Scores(3, plan.scores.steps, expected=prior, directions=public_directions(pool, 6))
+    teachers = train_ensemble(Ridge(), X, Y, parts, space=space, seed=7)
+    assert repr(teachers) == "Ensemble(n_teachers=300, n_scores=3)"
+    release = Room(teachers, plan.scores, ledger, source).ask(pool, key="pool")
+    assert 1.99 < ledger.spent.epsilon(1e-5) <= 2
+    student = fit_sum(pool, release, frequencies=[0.2, 0.2, 0.2])
+    assert student.decision_function(test).shape == (1000, 3)
+    assert auc(truth, student.decision_function(test)).mean() > 0.9
+    assert np.abs(student.predict(pool).mean(axis=0) - 0.2).max() < 0.01
+    # What is left of the noise is less than what was there.
+    shrunk = shrunk_scores(pool, release)
+    assert np.abs(shrunk).sum() < np.abs(release.values).sum() / (plan.scores.steps * 300)
+
+
+def test_teachers_of_one_class_score_all_classes_and_the_leader_answers():
+    rng = np.random.default_rng(3)
+    X, pool = rng.normal(size=(900, 4)), rng.normal(size=(200, 4))
+    y, truth = X[:, :3].argmax(axis=1), pool[:, :3].argmax(axis=1)
+    space = Scores(3, one_class=True, expected=(1 / 3,) * 3, directions=public_directions(pool, 4))
+    teachers = train_ensemble(LogisticRegression(), X, y, partition(900, 60, seed=1), space=space, seed=1)
+    ledger = MemoryLedger(Accountant(Budget(8.0, 1e-5)), allow_seeded=True)
+    release = Room(teachers, GaussianSum(1.5), ledger, noise.seeded(7)).ask(pool, key="pool")
+    assert release.labels.shape == (200,)
+    assert (release.labels == truth).mean() > 0.9
+    student = fit_sum(pool, release)
+    assert (student.predict(pool) == truth).mean() > 0.9
+
+
+def test_a_teacher_that_fails_adds_nothing_and_another_pool_is_refused():
+    class Fails:
+        def predict(self, X):
+            raise RuntimeError
+
+    class Wild:
+        def predict(self, X):
+            return np.full((len(X), 2), np.nan)
+
+    class Sound:
+        def predict(self, X):
+            return np.stack([X[:, 0], -X[:, 0]], axis=1)
+
+    pool = np.random.default_rng(1).normal(size=(10, 3))
+    alone = Ensemble((Sound(),), space=Scores(2)).vote(pool)
+    together = Ensemble((Fails(), Sound(), Wild()), space=Scores(2)).vote(pool)
+    assert (alone.totals == together.totals).all()
+    assert together.n_teachers == 3
+    with pytest.raises(ValueError, match="the pool of 10 queries"):
+        Ensemble((Sound(),), space=Scores(2, directions=public_directions(pool, 2))).vote(pool[:4])
+
+
+def test_frequencies_are_bounded_and_the_same_unit_moves_one_ballot():
+    Y = np.array([[1, 1, 1], [0, 0, 1], [0, 0, 1], [1, 0, 0]])
+    parts = Partition(
+        (np.array([0]), np.array([1, 2]), np.array([], dtype=int), np.array([3])), unit="one record"
+    )
+    teachers = LabelFrequencies(Y, parts, n_columns=3, steps=1000)
+    # The first is longer than the bound and scaled down to it; the third has no rows.
+    assert teachers.vote([[0.0]]).totals.tolist() == [[577 + 1000, 577, 577 + 1000]]
+    loose = LabelFrequencies(Y, parts, n_columns=3, steps=1000, bound=2.0).vote(None)
+    assert loose.totals.tolist() == [[500 + 500, 500, 500 + 500]]
+
+
+def test_networks_clusters_files_runs_and_classifiers_refuse_scores(tmp_path):
+    votes = Votes.from_ballots(np.ones((4, 5, 2)), Scores(2))
+    with pytest.raises(ValueError, match="for a vote file, got votes on scores"):
+        save_votes(tmp_path / "votes.npz", votes)
+    X, Y = np.zeros((20, 2)), np.zeros((20, 2), dtype=int)
+    for kind, targets in ((PateMultilabelClassifier, Y), (PateClassifier, Y[:, 0])):
+        with pytest.raises(TypeError, match="got GaussianSum"):
+            kind(mechanism=GaussianSum(3.0)).fit(X, targets)
+    with pytest.raises(ValueError, match="releases the scores of a whole pool at once"):
+        parse_config('[mechanism]\nname = "gaussian-sum"\n')
+    audited = audit_sum(GaussianSum(1.0, steps=64), delta=1e-3, noise=noise.seeded(7), n_samples=4000)
+    assert 0 < audited.epsilon < audited.claim
+    assert audited.holds

@@ -295,6 +295,15 @@ def ballots_of(
     raise ValueError(f"Expected answers that teachers can learn, classes or labels, got {space.kind}.")
 
 
+def require_by_query(space: AnswerSpace | None, what: str) -> None:
+    """Refuse scores of a whole pool where teachers answer query by query, or some queries at a time."""
+    if space is not None and not space.by_query:
+        raise ValueError(
+            f"Expected answers by the query for {what}, OneOf or SetOf, got {space.kind} of a whole pool. "
+            "Those are for models with fit and predict, trained here by train_ensemble."
+        )
+
+
 def made_for(space: AnswerSpace) -> dict[str, int]:
     """Return what the teachers of a space answer, as their manifests say it."""
     if isinstance(space, Scores):

@@ -137,6 +137,13 @@ class MechanismConfig(metaclass=Explaining):
         return mechanism
 
     def _rules(self, whole: Any) -> Iterator[Problem]:
+        if answers_of(self.kind) == "scores":
+            yield wrong(
+                "mechanism.name",
+                f'Expected a mechanism that answers query by query, got "{self.name}", which releases the '
+                "scores of a whole pool at once: no run asks it yet. Ask it in Python, through tellers.Room.",
+            )
+            return
         unfit = whole._unfit_mechanism()
         if unfit:
             yield wrong("mechanism.name", unfit)
