@@ -25,8 +25,8 @@ class SumPlan:
 
     >>> from tellers import Accountant, Budget
     >>> plan = plan_sum(Accountant(Budget(1.0, 1e-5)))
-    >>> plan.scores.sigma < plan.prior.sigma, round(plan.mu, 3)
-    (True, 0.247)
+    >>> plan.scores.sigma < plan.prior.sigma, round(plan.mu, 3), round(plan.price().epsilon(1e-5), 3)
+    (True, 0.247, 1.0)
     """
 
     scores: GaussianSum

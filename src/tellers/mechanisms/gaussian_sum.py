@@ -92,7 +92,12 @@ class GaussianSum:
         return Item((curve,), ShiftClock(self.clock_mu(unit) ** 2)).price()
 
     def price(self, unit: Unit, orders: ArrayLike | None = None) -> RdpCurve:
-        """Return what the sum costs: the same for one query as for a whole pool."""
+        """Return what the sum costs: the same for one query as for a whole pool.
+
+        >>> from tellers import Unit
+        >>> round(GaussianSum(sigma=7.5).price(Unit()).epsilon(1e-5), 2)
+        1.09
+        """
         return self.batch_price(unit, 1, orders)
 
     def mu(self, unit: Unit = Unit()) -> float:  # noqa: B008 - frozen

@@ -91,8 +91,8 @@ class OneOf:
     >>> counts, space.take(ballots, [0], 3).ravel()
     (array([[1, 0, 2],
            [0, 3, 0]]), array([0, 2, 2]))
-    >>> space.checked(counts, 3).sum(axis=1), space.most(3), space.told(2)
-    (array([3, 3]), 3, (2,))
+    >>> space.checked(counts, 3).sum(axis=1), space.most(3), space.told(2), space.n_queries(2)
+    (array([3, 3]), 3, (2,), 2)
     >>> space.require_unit(Unit.of_weight(2))
     """
 
@@ -175,8 +175,8 @@ class SetOf:
     >>> sums, ballots, _ = space.tally([[[1, 0, 1]], [[1, 0, 0]]])
     >>> space.checked(sums, 2), space.take(ballots, [0], 2).shape, SetOf(3, resolution=10).most(2)
     (array([[2, 0, 1]]), (2, 1, 3), 20)
-    >>> space.told(5)
-    (5, 3)
+    >>> space.told(5), space.n_queries(5)
+    ((5, 3), 5)
     >>> space.require_unit(Unit.of_weight(2))
     Traceback (most recent call last):
         ...
@@ -310,8 +310,15 @@ class Scores:
     >>> totals
     array([[600,   0],
            [  0, 800]])
-    >>> space.told(5), Scores(2, one_class=True).told(5), space.most(3)
-    ((5, 2), (5,), 3000)
+    >>> space.told(5), Scores(2, one_class=True).told(5), space.most(3), space.n_queries(5)
+    ((5, 2), (5,), 3000, 5)
+    >>> space.checked(totals, 2).shape
+    (2, 2)
+    >>> space.require_unit(Unit.of_ballots(2))
+    >>> space.take(ballots, [0], 2)
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected the whole pool, got some of its queries: scores are released all at once.
     """
 
     n_columns: int
