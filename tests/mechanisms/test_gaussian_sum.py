@@ -33,7 +33,7 @@ from tellers.mechanisms import GaussianSum, mechanism_named
 from tellers.mechanisms.gaussian_sum import ShiftClock, gaussian_delta, grid_factor
 from tellers.privacy import NoiseLevel, Scores, public_directions
 from tellers.privacy._clock import TICKS, Clock, potential
-from tellers.runs import parse_config
+from tellers.runs import label_pool, parse_config
 from tellers.students import fit_sum, released_frequencies, shrunk_scores
 from tellers.teachers import Ensemble, LabelFrequencies, Partition, partition, save_votes, train_ensemble
 from tellers.testing import check_mechanism
@@ -535,6 +535,14 @@ def test_networks_clusters_files_runs_and_classifiers_refuse_scores(tmp_path):
     for kind, targets in ((PateMultilabelClassifier, Y), (PateClassifier, Y[:, 0])):
         with pytest.raises(TypeError, match="got GaussianSum"):
             kind(mechanism=GaussianSum(3.0)).fit(X, targets)
+    room = Room(
+        Pool(np.ones((4, 5, 2)), Scores(2)),
+        GaussianSum(3.0),
+        MemoryLedger(Accountant(Budget(1.0, 1e-5))),
+        noise.secure(),
+    )
+    with pytest.raises(TypeError, match="Ask the room itself"):
+        label_pool(room, X[:5], seed=7)
     with pytest.raises(ValueError, match="releases the scores of a whole pool at once"):
         parse_config('[mechanism]\nname = "gaussian-sum"\n')
     audited = audit_sum(GaussianSum(1.0, steps=64), delta=1e-3, noise=noise.seeded(7), n_samples=4000)
