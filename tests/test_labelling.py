@@ -294,7 +294,7 @@ def test_what_was_spent_is_stated_only_where_every_query_has_one_price(mechanism
 def test_books_know_every_mechanism_and_which_have_one_price():
     assert {name: getattr(kind, "one_price", False) for name, kind in EVENTS.items()} == {
         "ConfidentGNMax": False, "GNMax": True, "InteractiveGNMax": False, "LNMax": True,
-        "NoisyHistogram": True, "TestedGNMax": False,
+        "NoisyHistogram": True, "TestedGNMax": False, "GaussianSum": True,
         "AdaptiveGNThreshold": True, "Binary": True, "ConfidentBinary": False, "ConfidentGNThreshold": False,
         "ConfidentPowerset": False, "ConfidentTau": False, "GNThreshold": True, "PartialPowerset": True,
         "ConfidentDependentBinary": False, "DependentBinary": False, "Powerset": True, "Tau": True,

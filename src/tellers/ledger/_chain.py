@@ -18,7 +18,7 @@ from ..errors import LedgerConflict
 from ..privacy._price import Price, itemised
 from ..privacy.budget import Accountant, Budget, Debit
 from ..privacy.rdp import DEFAULT_ORDERS, RdpCurve
-from ..privacy.release import Cost, Release
+from ..privacy.release import Cost, NoiseLevel, Release
 from ._bills import BILLS, Bills, read_terms, write_terms
 from .base import (
     AccountState,
@@ -103,6 +103,8 @@ def write_release(release: Release) -> dict[str, Any]:
     said = {"labels": labels.tolist(), "by_teachers": np.asarray(release.answered, dtype=bool).tolist()}
     if release.values is not None:
         said["values"] = np.asarray(release.values).tolist()
+    if release.noise_level is not None:
+        said["noise_level"] = release.noise_level.as_dict()
     return said
 
 
@@ -114,7 +116,8 @@ def read_release(body: dict[str, Any], charged: RdpCurve) -> Release | None:
     labels = np.array(said["labels"], dtype=np.int64)
     values = np.array(said["values"], dtype=np.int64) if "values" in said else None
     by_teachers = np.array(said["by_teachers"], dtype=np.bool_)
-    return Release(labels, Cost(charged), by_teachers, values=values).record()
+    level = NoiseLevel.from_dict(said["noise_level"]) if "noise_level" in said else None
+    return Release(labels, Cost(charged), by_teachers, values=values, noise_level=level).record()
 
 
 def opening(accountant: Accountant) -> Line:

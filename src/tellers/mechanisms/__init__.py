@@ -14,6 +14,7 @@ _HOME = {
     "DependentBinary": ".labels.dependent",
     "EVENTS": ".registry",
     "GNMax": ".gnmax",
+    "GaussianSum": ".gaussian_sum",
     "GNThreshold": ".labels.gnthreshold",
     "Implications": ".labels.dependent",
     "InteractiveGNMax": ".interactive",
@@ -39,5 +40,6 @@ _HOME = {
     "gnmax_local_sensitivities": ".sensitivity",
     "published_gnmax": ".published",
     "smooth_sensitivity": ".sensitivity",
+    "sum_sigma": ".gaussian_sum",
 }
 __all__, __getattr__, __dir__ = _lazy(__name__, _HOME)

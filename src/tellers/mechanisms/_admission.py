@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..privacy.votes import SetOf, Unit, require_votes_on
+from ..privacy.votes import Scores, SetOf, Unit, require_votes_on
 from .base import Mechanism, label_space
 from .registry import answers_of
 
@@ -16,9 +16,25 @@ def is_multilabel(mechanism: Mechanism) -> bool:
     return answers_of(mechanism) == "labels"
 
 
-def require_fit(mechanism: Mechanism, ensemble: Any) -> None:
+def require_fit(mechanism: Mechanism, ensemble: Any, *, n_queries: int | None = None) -> None:
     """Refuse teachers that vote on something else, where they say what they vote on."""
     name, nothing = type(mechanism).__name__, "Nothing was charged."
+    said_space = getattr(ensemble, "space", None)
+    scored = getattr(said_space, "kind", None) == Scores.kind
+    if said_space is not None and scored != (answers_of(mechanism) == Scores.kind):
+        raise TypeError(
+            f"Expected teachers that answer with {answers_of(mechanism)} for {name}, got votes on "
+            f"{said_space.kind}. {nothing}"
+        )
+    if scored:
+        _require_steps(mechanism, said_space, nothing)
+        directions = getattr(said_space, "directions", None)
+        if directions is not None and n_queries not in (None, len(directions)):
+            raise ValueError(
+                f"Expected the pool of {len(directions)} queries that the directions belong to, got "
+                f"{n_queries} queries. {nothing} Scores are asked for the whole pool at once."
+            )
+        return
     classes, labels = (getattr(ensemble, about, None) for about in ("n_classes", "n_labels"))
     if not is_multilabel(mechanism):
         if labels is not None and classes is None:
@@ -79,6 +95,8 @@ def require_kind(mechanism: Any, votes: Any) -> None:
     """Refuse votes over another space than a mechanism decides, on other labels or in other units."""
     name, kind = type(mechanism).__name__, answers_of(mechanism)
     require_votes_on(kind, votes, name)
+    if kind == Scores.kind:
+        _require_steps(mechanism, votes.space, "")
     if kind != "labels":
         return
     wanted = label_space(mechanism)
@@ -92,6 +110,15 @@ def require_kind(mechanism: Any, votes: Any) -> None:
         raise ValueError(
             f"Expected votes {parts} for {name}, got units of 1/{votes.resolution}. Use "
             "LabelVotes.from_probabilities to turn probabilities into 0 and 1, or state the resolution."
+        )
+
+
+def _require_steps(mechanism: Any, space: Any, more: str) -> None:
+    steps = getattr(mechanism, "steps", space.steps)
+    if space.steps != steps:
+        raise ValueError(
+            f"Expected votes of {steps} steps per norm for {type(mechanism).__name__}, got {space.steps}. "
+            f"State the same in both. {more}".rstrip()
         )
 
 

@@ -24,12 +24,12 @@ from typing import Any, Literal, TypeVar, get_args
 
 from ..errors import require_count, require_finite, require_positive
 
-Answers = Literal["classes", "labels"]
+Answers = Literal["classes", "labels", "scores"]
 _NUMBERS = {int, float, type(None)}
 _LIMITS = ("above", "below", "least", "most", "choices", "form")
 _ORDER = (
-    "lnmax", "gnmax", "confident", "interactive", "tested", "histogram", "labels.binary", "labels.tau",
-    "labels.powerset", "labels.gnthreshold", "labels.adaptive",
+    "lnmax", "gnmax", "confident", "interactive", "tested", "histogram", "gaussian_sum", "labels.binary",
+    "labels.tau", "labels.powerset", "labels.gnthreshold", "labels.adaptive",
 )  # fmt: skip
 GROUP = "tellers.mechanisms"
 """The group of entry points under which other packages offer mechanisms."""
@@ -178,12 +178,14 @@ def names(answers: Answers | Literal["class"] | None = None) -> tuple[str, ...]:
 
 
 def answers_of(mechanism: Any) -> Answers:
-    """Return which kind of votes a mechanism, or its class, decides: those on classes or those on labels.
+    """Return which kind of votes a mechanism, or its class, decides: those on classes, on labels or scores.
 
     >>> from tellers import Binary, GNMax
     >>> answers_of(GNMax), answers_of(Binary)
     ('classes', 'labels')
     """
+    if getattr(mechanism, "of_scores", False):
+        return "scores"
     return "labels" if getattr(mechanism, "multilabel", False) else "classes"
 
 
@@ -230,7 +232,8 @@ class Parameter:
 
 def parameters() -> dict[str, Parameter]:
     """Return the parameters that mechanisms declare and somebody sets, each with who has it, by name."""
-    every = names()
+    # What is asked for a whole pool at once is in no settings file yet.
+    every = tuple(name for name in names() if answers_of(mechanism_named(name)) != "scores")
     found: dict[str, list[tuple[str, Field[Any]]]] = {}
     for owner in every:
         for field in declared_fields(mechanism_named(owner)):

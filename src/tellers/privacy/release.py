@@ -38,13 +38,45 @@ class Cost:
         return Cost(self.worst)
 
 
+@dataclass(frozen=True)
+class NoiseLevel:
+    """How much noise released values carry: public, and what a student makes use of.
+
+    `sigma` is the standard deviation in steps, and `steps` are a ballot's norm. The noise is independent in
+    every entry, or, with `n_directions`, in that many public directions of the pool for each column, from
+    which the values were brought back. `n_teachers` is how many ballots were added up.
+
+    >>> level = NoiseLevel(sigma=8000.0, steps=1024, n_teachers=4303, n_directions=50)
+    >>> level == NoiseLevel.from_dict(level.as_dict())
+    True
+    """
+
+    sigma: float
+    steps: int
+    n_teachers: int
+    n_directions: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain values, as a ledger keeps it."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, said: dict[str, Any]) -> "NoiseLevel":
+        """Return what `as_dict` wrote down."""
+        n = said["n_directions"]
+        return cls(
+            float(said["sigma"]), int(said["steps"]), int(said["n_teachers"]), None if n is None else int(n)
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Release:
     """The outcome of a batch of queries.
 
     `labels` holds a class or SILENT per query. An interactive mechanism may hand the student its own
     label back; `by_teachers` then says which labels the teachers gave. Where a noisy histogram is what is
-    released, `values` holds its counts, queries x classes, and `labels` their leaders.
+    released, `values` holds its counts, queries x classes, and `labels` their leaders. Noisy sums of scores
+    are `values` too, queries x columns, and `noise_level` says how much noise they carry.
 
     >>> release = Release(labels=np.array([3, SILENT]), cost=Cost(RdpCurve.zero()))
     >>> release.answered
@@ -55,6 +87,7 @@ class Release:
     cost: Cost
     by_teachers: NDArray[np.bool_] | None = None
     values: NDArray[np.int64] | None = None
+    noise_level: NoiseLevel | None = None
 
     @property
     def answered(self) -> NDArray[np.bool_]:
@@ -68,7 +101,9 @@ class Release:
         False
         """
         values = None if self.values is None else _frozen(self.values)
-        return Release(_frozen(self.labels), self.cost.without_tight(), _frozen(self.answered), values)
+        return Release(
+            _frozen(self.labels), self.cost.without_tight(), _frozen(self.answered), values, self.noise_level
+        )
 
     def __len__(self) -> int:
         return len(self.labels)

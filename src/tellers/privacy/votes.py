@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import SealedValue, require_count
+from ..errors import SealedValue, require_count, require_positive
 
 Integers = NDArray[np.int64]
 _AXES = ("teacher", "query", "label")
@@ -18,6 +18,8 @@ _CELLS = 1 << 17
 _PLURAL = {"teacher": "teachers", "query": "queries", "class": "classes"}
 # Ballots are kept in the smallest type that holds them: 50 teachers x 10,000 queries x 20 labels are 10 MB.
 _LARGEST_RESOLUTION = 10_000
+# Squares of a ballot's steps fit 64 bits, and sums of a million ballots 53.
+_MOST_STEPS = 2**30
 
 # Votes are the private data of everything above this module. They are a type of their own, so that
 # a tally cannot be passed where released labels belong or the other way round, and they do not print.
@@ -89,8 +91,8 @@ class OneOf:
     >>> counts, space.take(ballots, [0], 3).ravel()
     (array([[1, 0, 2],
            [0, 3, 0]]), array([0, 2, 2]))
-    >>> space.checked(counts, 3).sum(axis=1), space.most(3), space.told(2)
-    (array([3, 3]), 3, (2,))
+    >>> space.checked(counts, 3).sum(axis=1), space.most(3), space.told(2), space.n_queries(2)
+    (array([3, 3]), 3, (2,), 2)
     >>> space.require_unit(Unit.of_weight(2))
     """
 
@@ -99,6 +101,8 @@ class OneOf:
     """What votes are on, in the plural: the word by which mechanisms say what they answer."""
     of_totals: ClassVar[str] = "counts"
     """What the totals of a query are called."""
+    by_query: ClassVar[bool] = True
+    """Whether a ballot answers each query by itself, so that some of them are votes too."""
 
     def __post_init__(self) -> None:
         require_count(2, n_classes=self.n_classes)
@@ -147,6 +151,10 @@ class OneOf:
         """Return the ballots of some queries."""
         return ballots[:, rows]
 
+    def n_queries(self, n_rows: int) -> int:
+        """Return how many queries totals of so many rows are about."""
+        return n_rows
+
     def told(self, n_queries: int) -> tuple[int, ...]:
         """Return that one class is told for each query."""
         return (n_queries,)
@@ -167,8 +175,8 @@ class SetOf:
     >>> sums, ballots, _ = space.tally([[[1, 0, 1]], [[1, 0, 0]]])
     >>> space.checked(sums, 2), space.take(ballots, [0], 2).shape, SetOf(3, resolution=10).most(2)
     (array([[2, 0, 1]]), (2, 1, 3), 20)
-    >>> space.told(5)
-    (5, 3)
+    >>> space.told(5), space.n_queries(5)
+    ((5, 3), 5)
     >>> space.require_unit(Unit.of_weight(2))
     Traceback (most recent call last):
         ...
@@ -179,6 +187,7 @@ class SetOf:
     resolution: int = 1
     kind: ClassVar[str] = "labels"
     of_totals: ClassVar[str] = "sums"
+    by_query: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_count(n_labels=self.n_labels)
@@ -263,6 +272,10 @@ class SetOf:
         n_queries = ballots.shape[0] // n_teachers
         return ballots[(np.arange(n_teachers)[:, None] * n_queries + np.arange(n_queries)[rows]).ravel()]
 
+    def n_queries(self, n_rows: int) -> int:
+        """Return how many queries totals of so many rows are about."""
+        return n_rows
+
     def told(self, n_queries: int) -> tuple[int, ...]:
         """Return that every label is told for each query."""
         return n_queries, self.n_labels
@@ -273,13 +286,208 @@ class SetOf:
             raise ValueError(f"Expected a unit behind one ballot of one vote, got {unit}.")
 
 
-AnswerSpace: TypeAlias = OneOf | SetOf
-"""What a ballot says about one query, and how ballots add up to totals.
+@dataclass(frozen=True)
+class Scores:
+    """A matrix of real scores for the whole pool at once: a ballot is bounded as a whole, not by the query.
 
-A third, such as scores of bounded norm for the whole pool at once, is one more frozen dataclass with the
-same members, and mechanisms that answer its `kind`. Votes, vote files, ensembles and accountants ask the
-space; none of them names it.
+    A teacher says `n_columns` numbers about every row of the pool: of classes, `one_class`, or of labels.
+    What is publicly `expected` of a column is subtracted, and each is multiplied by its public weight
+    (`column_weights`). The matrix is scaled to Frobenius norm 1, put on a grid of `steps` per unit of norm
+    and rounded towards zero; that its squares sum to at most steps^2 is checked in whole numbers. Zeros stay
+    zeros. With a `bound` a matrix of a smaller norm keeps its size, in units of the bound. Totals are the
+    sums over teachers, queries x columns, in steps.
+
+    With `directions`, queries x r with orthonormal columns, a matrix is first brought onto these r directions
+    of the pool, and totals are r x columns. They depend on public rows alone: `public_directions` finds them.
+
+    Guarantee: one ballot replaced by any other moves the totals by at most 2 * `steps` in l2, whatever
+               teachers say; one that comes or goes by `steps`.
+    Assumes:   the pool, its directions and all other fields are fixed before any teacher answers.
+    Reference: none; a triangle inequality over whole numbers.
+
+    >>> space = Scores(2, steps=1000)
+    >>> totals, ballots, _ = space.tally([[[3.0, 0.0], [0.0, 4.0]], [[0.0, 0.0], [0.0, 0.0]]])
+    >>> totals
+    array([[600,   0],
+           [  0, 800]])
+    >>> space.told(5), Scores(2, one_class=True).told(5), space.most(3), space.n_queries(5)
+    ((5, 2), (5,), 3000, 5)
+    >>> space.checked(totals, 2).shape
+    (2, 2)
+    >>> space.require_unit(Unit.of_ballots(2))
+    >>> space.take(ballots, [0], 2)
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected the whole pool, got some of its queries: scores are released all at once.
+    """
+
+    n_columns: int
+    steps: int = 1024
+    one_class: bool = False
+    expected: tuple[float, ...] | None = None
+    column_weights: tuple[float, ...] | None = None
+    bound: float | None = None
+    directions: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
+    kind: ClassVar[str] = "scores"
+    of_totals: ClassVar[str] = "sums"
+    by_query: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        require_count(2 if self.one_class else 1, n_columns=self.n_columns)
+        require_count(steps=self.steps)
+        if self.steps > _MOST_STEPS:
+            raise ValueError(f"Expected at most {_MOST_STEPS} steps per unit of norm, got {self.steps}.")
+        object.__setattr__(self, "n_columns", int(self.n_columns))
+        object.__setattr__(self, "steps", int(self.steps))
+        for name in ("expected", "column_weights"):
+            given = getattr(self, name)
+            if given is not None:
+                table = np.asarray(given, dtype=np.float64)
+                if table.shape != (self.n_columns,) or not np.isfinite(table).all():
+                    raise ValueError(
+                        f"Expected {name} of {self.n_columns} finite numbers, got shape {table.shape} or "
+                        "others."
+                    )
+                object.__setattr__(self, name, tuple(float(one) for one in table))
+        if self.column_weights is not None and min(self.column_weights) <= 0:
+            raise ValueError("Expected column_weights > 0, got one that is not.")
+        if self.bound is not None:
+            require_positive(bound=self.bound)
+        if self.directions is not None:
+            object.__setattr__(self, "directions", _orthonormal(self.directions))
+
+    @property
+    def n_answers(self) -> int:
+        """Return the number of columns: classes, or labels."""
+        return self.n_columns
+
+    def tally(self, ballots: Any, knows: ArrayLike | None = None) -> tuple[Integers, NDArray[np.int32], None]:
+        """Return the sums of ballots, teachers x queries x columns of real numbers, and them on the grid."""
+        if knows is not None:
+            raise ValueError("Expected teachers that score every column, got some that abstain.")
+        table = _as_table(ballots, "scores")
+        if table.ndim != 3 or table.size == 0 or table.shape[2] != self.n_columns:
+            raise ValueError(
+                f"Expected scores of shape (teachers, queries, {self.n_columns}), got {table.shape}."
+            )
+        whole = np.stack([self.on_grid(one) for one in table])
+        return whole.sum(axis=0, dtype=np.int64), whole, None
+
+    def on_grid(self, scores: ArrayLike) -> NDArray[np.int32]:
+        """Return the ballot of one teacher, queries x columns of any finite numbers, on the grid.
+
+        >>> Scores(2, steps=5).on_grid([[3e300, -4e300]])
+        array([[ 3, -4]], dtype=int32)
+        >>> Scores(2, steps=5, bound=100.0).on_grid([[30.0, -40.0]])
+        array([[ 1, -2]], dtype=int32)
+        >>> Scores(1, steps=5).on_grid([[float("nan")]])
+        Traceback (most recent call last):
+            ...
+        ValueError: Expected finite scores, got NaN, infinity or overflow at query 0, label 0.
+        """
+        given = np.asarray(scores)
+        if given.dtype.kind not in "biuf":
+            raise TypeError(f"Expected numbers as scores, got dtype {given.dtype}.")
+        if given.ndim != 2 or given.size == 0 or given.shape[1] != self.n_columns:
+            raise ValueError(f"Expected scores of shape (queries, {self.n_columns}), got {given.shape}.")
+        if self.directions is not None and len(given) != len(self.directions):
+            raise ValueError(f"Expected scores of {len(self.directions)} queries, got {len(given)}.")
+        table = given.astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.expected is not None:
+                table = table - np.array(self.expected)
+            if self.column_weights is not None:
+                table = table * np.array(self.column_weights)
+        place = _first_place(~np.isfinite(table), _AXES[1:])
+        if place:
+            raise ValueError(f"Expected finite scores, got NaN, infinity or overflow at {place}.")
+        # In units of a power of two: squares of huge numbers overflow, those of tiny ones vanish.
+        table, exponent = _of_size_one(table)
+        if self.directions is not None:
+            table, more = _of_size_one(self.directions.T @ table)
+            exponent += more
+        size = float(np.sqrt((table * table).sum()))
+        if size == 0:  # a ballot too: it adds nothing
+            return np.zeros(table.shape, dtype=np.int32)
+        if self.bound is not None:
+            with np.errstate(over="ignore", under="ignore"):
+                size = max(size, float(np.ldexp(self.bound, -exponent)))
+        whole = np.trunc(table / size * self.steps).astype(np.int64)
+        # Floats may round a product up. What is promised is what whole numbers say.
+        while int((whole * whole).sum()) > self.steps**2:
+            largest = np.unravel_index(int(np.abs(whole).argmax()), whole.shape)
+            whole[largest] -= np.sign(whole[largest])
+        return np.asarray(whole, dtype=np.int32)
+
+    def checked(self, totals: ArrayLike, n_teachers: int, n_voters: Integers | None = None) -> Integers:
+        """Return sums that so many ballots can have, or refuse them."""
+        table = np.asarray(totals)
+        if table.ndim != 2 or table.size == 0 or table.dtype.kind not in "iu":
+            raise ValueError(
+                f"Expected whole sums of shape (queries, columns), got {table.shape} of {table.dtype}."
+            )
+        table = table.astype(np.int64)
+        # In Python's integers: squares of sums of many ballots pass 64 bits.
+        if sum(int(entry) ** 2 for entry in table.ravel()) > self.most(n_teachers) ** 2:
+            raise ValueError(
+                f"Expected sums of a norm up to {n_teachers} ballots of {self.steps} steps, got a larger one."
+            )
+        return table
+
+    def most(self, n_voters: Any) -> Any:
+        """Return the largest norm that the sums of so many ballots can have, in steps."""
+        return n_voters * self.steps
+
+    def moved(self, unit: Unit) -> int:
+        """Return how far one unit moves the totals in l2, in steps: twice the norm for each of its ballots.
+
+        >>> Scores(2, steps=1000).moved(Unit()), Scores(2, steps=1000).moved(Unit.of_ballots(3))
+        (2000, 6000)
+        """
+        self.require_unit(unit)
+        return 2 * max(1, unit.n_ballots) * self.steps
+
+    def take(self, ballots: Any, rows: Any, n_teachers: int) -> Any:
+        """Refuse to split ballots: what a teacher says is bounded over the whole pool."""
+        raise ValueError("Expected the whole pool, got some of its queries: scores are released all at once.")
+
+    def n_queries(self, n_rows: int) -> int:
+        """Return how many queries totals of so many rows are about."""
+        return n_rows if self.directions is None else len(self.directions)
+
+    def told(self, n_queries: int) -> tuple[int, ...]:
+        """Return that a class is told for each query, or every label."""
+        return (n_queries,) if self.one_class else (n_queries, self.n_columns)
+
+    def require_unit(self, unit: Unit) -> None:
+        """Refuse units of which it is not known how many whole ballots they move."""
+        if unit != Unit.of_ballots(max(1, unit.n_ballots)):
+            raise ValueError(f"Expected a unit behind whole ballots, as Unit.of_ballots says it, got {unit}.")
+
+
+AnswerSpace: TypeAlias = OneOf | SetOf | Scores
+"""What a ballot says about one query, or about all of them, and how ballots add up to totals.
+
+Another is one more frozen dataclass with the same members, and mechanisms that answer its `kind`. Votes,
+ensembles and accountants ask the space; none of them names it.
 """
+
+
+def _of_size_one(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
+    """Return a table divided by a power of two, so that its largest entry is about 1, and that exponent."""
+    exponent = int(np.frexp(np.abs(table).max())[1])
+    return np.ldexp(table, -exponent), exponent
+
+
+def _orthonormal(directions: ArrayLike) -> NDArray[np.float64]:
+    table = np.array(directions, dtype=np.float64)
+    right = table.ndim == 2 and table.shape[0] >= table.shape[1] > 0 and bool(np.isfinite(table).all())
+    if not right or np.abs(table.T @ table - np.eye(table.shape[1])).max() > 1e-6:
+        raise ValueError(
+            f"Expected directions with orthonormal columns, a row per query, got shape {table.shape} or "
+            "other columns. Let public_directions find them."
+        )
+    return _read_only(table)
 
 
 # --- Votes ---
@@ -486,8 +694,9 @@ class Votes:
 
     @property
     def sums(self) -> Integers:
-        """Return the sum of each label, (queries, labels), in units of 1 / `resolution`; private."""
-        self._of("labels", "sums")
+        """Return the sums, private: of each label in units of 1 / `resolution`, or of scores in steps."""
+        if self.space.kind != "scores":
+            self._of("labels", "sums")
         return self.totals
 
     @property
@@ -498,7 +707,7 @@ class Votes:
     @property
     def n_queries(self) -> int:
         """Return how many queries the batch holds."""
-        return self.totals.shape[0]
+        return self.space.n_queries(self.totals.shape[0])
 
     @property
     def n_classes(self) -> int:
@@ -568,6 +777,8 @@ class Votes:
 
     def __getitem__(self, rows: Any) -> Self:
         """Return the votes of some queries: an index, a slice, a mask or a list of indices."""
+        if not self.space.by_query:
+            self.space.take(self.ballots, rows, self.n_teachers)
         if isinstance(rows, (int, np.integer)):
             if not -len(self) <= rows < len(self):
                 raise IndexError(f"Expected a query in 0..{len(self) - 1}, got {rows}.")

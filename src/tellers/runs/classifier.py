@@ -21,6 +21,7 @@ from ..mechanisms.base import Mechanism, label_space
 from ..mechanisms.confident import ConfidentGNMax
 from ..mechanisms.gnmax import GNMax
 from ..mechanisms.labels.binary import Binary
+from ..mechanisms.registry import answers_of
 from ..privacy._rows import label_table
 from ..privacy.budget import Accountant, Budget
 from ..privacy.release import SILENT
@@ -145,6 +146,12 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         row, or a mapping from `persons` to those.
         """
         self._check_asking()
+        if self.mechanism is not None and answers_of(self.mechanism) == "scores":
+            raise TypeError(
+                f"Expected a mechanism that answers query by query, got {type(self.mechanism).__name__}, "
+                "which releases the scores of a whole pool at once. Ask it through Room, and teach with "
+                "students.fit_sum."
+            )
         if self._training.temperature is not None and not getattr(self.mechanism, "releases_counts", False):
             raise TypeError(
                 "Expected mechanism=NoisyHistogram(...) with a temperature, which distils its noisy counts, "

@@ -18,7 +18,7 @@ from ..errors import BudgetExhausted, KeyReused, Unsettled, require_count
 from ..ledger.base import Ledger, canonical
 from ..mechanisms._admission import is_multilabel
 from ..mechanisms.base import Mechanism, has_one_price, is_by_batch, price_of
-from ..mechanisms.registry import EVENTS, listens
+from ..mechanisms.registry import EVENTS, answers_of, listens
 from ..privacy.budget import Accountant
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import SILENT, Release
@@ -125,6 +125,11 @@ def label_pool(
     """
     n_pool = count_rows(X_pool)
     check_asking(order, n_pool=n_pool, batch=batch, n_queries=n_queries, n_labels=n_labels)
+    if answers_of(room.mechanism) == "scores":
+        raise TypeError(
+            f"Expected a mechanism that answers query by query, got {type(room.mechanism).__name__}, which "
+            "releases the scores of a whole pool at once. Ask the room itself: room.ask(X_pool, key=...)."
+        )
     tested: Any = room.mechanism if is_one_batch(room.mechanism) else None
     after_batch = batch
     if tested is not None:

@@ -11,12 +11,13 @@ from ..accounting.exact import exact_cost
 from ..errors import BudgetExhausted, KeyReused, LedgerConflict
 from ..ledger.base import Ledger, Ticket, canonical, group_account
 from ..ledger.vault import Vault
-from ..mechanisms._admission import fingerprint, is_multilabel, require_fit, require_votes
+from ..mechanisms._admission import fingerprint, require_fit, require_votes
 from ..mechanisms.base import Mechanism, is_by_batch, price_of
+from ..mechanisms.registry import answers_of
 from ..privacy.noise import Noise
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import Cost, Release, describe
-from ..privacy.votes import SetOf, Unit, Votes, keep, kept
+from ..privacy.votes import OneOf, SetOf, Unit, Votes, keep, kept
 
 if TYPE_CHECKING:
     from .personal.plan import PersonalPlan
@@ -78,7 +79,7 @@ class Room:
     absent: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.plan is not None and is_multilabel(self.mechanism):
+        if self.plan is not None and answers_of(self.mechanism) != OneOf.kind:
             raise TypeError(
                 f"Expected one vote per teacher for {type(self.mechanism).__name__}, got a plan by "
                 f"{self.plan.variant}: budgets per person are for mechanisms that give one class. Leave out "
@@ -132,7 +133,7 @@ class Room:
         """
         n = _n_queries(X)
         context = self._context(student, n)
-        require_fit(self.mechanism, self.ensemble)
+        require_fit(self.mechanism, self.ensemble, n_queries=n)
         self._require_ledger()
         question = {"n_queries": n, "queries": fingerprint(X)}
         if student is not None:

@@ -6,8 +6,11 @@ _HOME = {
     "fit_distilled": ".fitting",
     "fit_self_taught": ".fitting",
     "fit_semi_supervised": ".fitting",
+    "fit_sum": ".sums",
     "fit_supervised": ".fitting",
     "least_confident": ".order",
+    "released_frequencies": ".sums",
+    "shrunk_scores": ".sums",
     "soft_targets": ".fitting",
     "typical_first": ".order",
 }

@@ -4,6 +4,7 @@ from .. import _lazy
 
 _HOME = {
     "Ensemble": ".ensemble",
+    "LabelFrequencies": ".frequencies",
     "Partition": ".partitions",
     "StoredVotes": ".store",
     "TorchClassifier": ".torch",

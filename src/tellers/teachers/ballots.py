@@ -4,7 +4,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from ..data.metrics import measure
 from ..errors import MissingExtra
 from ..privacy._rows import class_ids, label_table
 from ..privacy.sealed import unheard
-from ..privacy.votes import AnswerSpace, OneOf, SetOf, Votes
+from ..privacy.votes import AnswerSpace, OneOf, Scores, SetOf, Votes
 from .models import ConstantLabels, ConstantTeacher
 
 Floats = NDArray[np.float64]
@@ -29,8 +29,8 @@ OTHER_ANSWERS = "it answered something other than was declared"
 
 # --- What teachers answer: a declared class, or a probability of every label, for each question. ---
 #
-# An answer space says what votes are. Here is what teachers of a space learn and say; the two kinds answer
-# the same questions, so that training, voting and loading are written once.
+# An answer space says what votes are. Here is what teachers of a space learn and say; all kinds answer the
+# same questions, so that training, voting and loading are written once.
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,108 @@ class LabelBallots:
         return np.array([measure(truth, one).accuracy for one in said])
 
 
-Ballots = ClassBallots | LabelBallots
+@dataclass(frozen=True)
+class ScoreBallots:
+    """Every teacher scores each column for the whole pool, and its answer is bounded as a whole, by `Scores`.
+
+    Teachers learn what those of classes or of labels do. The score is the probability where a teacher has
+    one, else its decision function, else what it predicts; any finite numbers will do.
+    """
+
+    space: Scores
+    learned: ClassBallots | LabelBallots
+
+    def targets(self, y: ArrayLike, *, n_rows: int) -> NDArray[np.int64]:
+        return self.learned.targets(y, n_rows=n_rows)
+
+    def made_up(self, n_rows: int) -> NDArray[np.int64]:
+        return self.learned.made_up(n_rows)
+
+    def model(self, estimator: Any) -> Any:
+        # A regressor takes many columns as they are, and its predictions are scores.
+        if self.space.one_class or _is_regressor(estimator):
+            return estimator
+        return self.learned.model(estimator)
+
+    def constant(self, answer: Any) -> Any:
+        return self.learned.constant(answer)
+
+    def blank(self, n_teachers: int, n_queries: int) -> NDArray[np.int32]:
+        """Return a table for the ballots of so many teachers, in steps."""
+        return np.empty((n_teachers, *self._shape(n_queries)), dtype=np.int32)
+
+    def ask(self, teacher: Any, queries: NDArray[Any]) -> NDArray[np.int32]:
+        """Return a teacher's ballot on the grid, refusing what are no scores of all columns."""
+        space = self.space
+        if space.directions is not None and len(queries) != len(space.directions):
+            # A teacher on trial answers made-up rows; votes on another pool have no table to go into.
+            space = replace(space, directions=None)
+        return space.on_grid(_scores_of(teacher, queries, space))
+
+    def fallback(self, queries: NDArray[Any]) -> Fallback:
+        """Return the rule: zeros, which add nothing."""
+        return lambda _number: np.zeros(self._shape(len(queries)), dtype=np.int32)
+
+    def votes(self, said: NDArray[Any]) -> Votes:
+        """Return the votes of ballots on the grid; the ballots are added up and not kept."""
+        totals = said.sum(axis=0, dtype=np.int64)
+        return Votes.from_totals(totals, self.space, n_teachers=len(said))
+
+    def whole(self, said: NDArray[Any]) -> NDArray[Any]:
+        return said
+
+    def accuracies(self, votes: Votes, truth: NDArray[np.int64]) -> Floats:
+        raise ValueError(
+            "Expected teachers that answer with classes or labels to measure, got scores of the whole pool. "
+            "Measure the same teachers over OneOf or SetOf."
+        )
+
+    def _shape(self, n_queries: int) -> tuple[int, int]:
+        directions = self.space.directions
+        if directions is None:
+            return n_queries, self.space.n_columns
+        if n_queries != len(directions):
+            raise ValueError(
+                f"Expected the pool of {len(directions)} queries that the directions belong to, got "
+                f"{n_queries}. Scores are asked for the whole pool at once."
+            )
+        return directions.shape[1], self.space.n_columns
+
+
+def _is_regressor(estimator: Any) -> bool:
+    try:
+        from sklearn.base import is_regressor
+
+        return bool(is_regressor(estimator))
+    except Exception:  # no estimator of scikit-learn's
+        return False
+
+
+def _scores_of(teacher: Any, queries: NDArray[Any], space: Scores) -> NDArray[np.float64]:
+    """Return a teacher's scores, queries x columns."""
+    n, k = len(queries), space.n_columns
+    if space.one_class:
+        classes = np.asarray(getattr(teacher, "classes_", np.arange(k)))
+        if hasattr(teacher, "predict_proba"):
+            said = np.asarray(teacher.predict_proba(queries), dtype=np.float64)
+        elif hasattr(teacher, "decision_function"):
+            said = np.asarray(teacher.decision_function(queries), dtype=np.float64)
+            said = np.stack([-said, said], axis=1) if said.ndim == 1 else said
+        else:
+            said = np.asarray(teacher.predict(queries))
+            if said.ndim == 1:  # a class each
+                return np.asarray(np.eye(k)[said.astype(np.int64)])
+            classes = np.arange(k)
+        table = np.zeros((n, k))
+        table[:, classes.astype(np.int64)] = said
+        return table
+    if hasattr(teacher, "predict_proba"):
+        return label_probabilities(teacher, queries)
+    ask = teacher.decision_function if hasattr(teacher, "decision_function") else teacher.predict
+    return np.asarray(ask(queries), dtype=np.float64).reshape(n, -1)
+
+
+Ballots = ClassBallots | LabelBallots | ScoreBallots
 
 
 def ballots_of(
@@ -188,11 +289,25 @@ def ballots_of(
         return ClassBallots(space)
     if space.kind == SetOf.kind:
         return LabelBallots(space, cast(Thresholds, thresholds))
+    if isinstance(space, Scores):
+        learned = OneOf(space.n_columns) if space.one_class else SetOf(space.n_columns)
+        return ScoreBallots(space, cast(ClassBallots | LabelBallots, ballots_of(learned)))
     raise ValueError(f"Expected answers that teachers can learn, classes or labels, got {space.kind}.")
+
+
+def require_by_query(space: AnswerSpace | None, what: str) -> None:
+    """Refuse scores of a whole pool where teachers answer query by query, or some queries at a time."""
+    if space is not None and not space.by_query:
+        raise ValueError(
+            f"Expected answers by the query for {what}, OneOf or SetOf, got {space.kind} of a whole pool. "
+            "Those are for models with fit and predict, trained here by train_ensemble."
+        )
 
 
 def made_for(space: AnswerSpace) -> dict[str, int]:
     """Return what the teachers of a space answer, as their manifests say it."""
+    if isinstance(space, Scores):
+        return {"n_classes" if space.one_class else "n_labels": space.n_columns}
     return {f"n_{space.kind}": space.n_answers}
 
 
@@ -246,7 +361,7 @@ class FallbackTeacher:
 
 def fallback_teacher(number: int, ballots: Ballots, trouble: str) -> FallbackTeacher:
     """Return the teacher that votes by the rule."""
-    space = ballots.space
+    space = ballots.learned.space if isinstance(ballots, ScoreBallots) else ballots.space
     return FallbackTeacher(number, space.n_answers, space.kind == SetOf.kind, trouble)
 
 
@@ -276,7 +391,7 @@ def ask_teachers(
             except (Exception, SystemExit) as error:
                 # Looked at in errors of ours alone: what others say may be anything, an error too.
                 ours = isinstance(error, ValueError) and str(error).startswith(
-                    ("Expected a class id", "Expected probabilities in")
+                    ("Expected a class id", "Expected probabilities in", "Expected finite scores")
                 )
                 troubles[number] = OTHER_ANSWERS if ours else type(error).__name__
             if number in troubles:

@@ -14,7 +14,7 @@ from ..privacy._rows import KeptRows, numeric_rows
 from ..privacy.sealed import Sealed
 from ..privacy.votes import AnswerSpace, Votes
 from ._training import seed_number, train_models
-from .ballots import Ballots, ask_teachers, ballots_of, known_troubles, made_for
+from .ballots import Ballots, ask_teachers, ballots_of, known_troubles, made_for, require_by_query
 from .models import find_model, load_model, teacher_file
 from .options import TrainingOptions
 from .partitions import Partition, Seed
@@ -192,6 +192,7 @@ def train_ensemble(
     targets = ballots.targets(y, n_rows=len(rows))
     given: dict[str, Any] = {"ballots": ballots, "seed": seed_number(seed), "options": how}
     if is_network(model):
+        require_by_query(ballots.space, "networks")
         from .torch.ensemble import train_networks
 
         return train_networks(model, rows, targets, partition, **given)
@@ -259,6 +260,8 @@ def load_ensemble(
                 "Give each kind a folder of its own."
             )
         from .torch.ensemble import load_networks
+
+        require_by_query(ballots.space, "networks")
 
         return load_networks(place, ballots, n_teachers, network=network, device=device)
     teachers = _load_models(place, made_for(ballots.space), n_teachers, trusted=trusted)

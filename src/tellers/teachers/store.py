@@ -166,6 +166,10 @@ def save_votes(
     """
     given = {"student": student, "answered": answered, "truth": truth}
     beside = _beside(votes, {n: None if one is None else np.asarray(one) for n, one in given.items()})
+    if not votes.space.by_query:
+        raise ValueError(
+            f"Expected votes on classes or labels for a vote file, got votes on {votes.space.kind}."
+        )
     arrays = _class_arrays(votes) if votes.space.kind == "classes" else _label_arrays(votes)
     arrays |= {name: values for name, values in beside.items() if values is not None}
     written = io.BytesIO()

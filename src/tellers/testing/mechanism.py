@@ -18,7 +18,7 @@ from ..mechanisms._outcomes import Outcomes, chunks
 from ..mechanisms.base import delta_of, has_one_price, is_by_batch, item_of, label_space, price_of
 from ..mechanisms.divergence import divergences
 from ..mechanisms.labels._outcomes import LabelOutcomes
-from ..mechanisms.registry import listens
+from ..mechanisms.registry import answers_of, listens
 from ..privacy import noise
 from ..privacy.rdp import DEFAULT_ORDERS, Floats, RdpCurve
 from ..privacy.release import SILENT, Release, describe
@@ -36,6 +36,7 @@ from ._draws import (
     require_charged,
 )
 from ._require import require
+from ._scores import check_scores
 
 
 def student_rows(student: ArrayLike | None, votes: Votes) -> Floats | None:
@@ -294,6 +295,14 @@ def check_mechanism(
     >>> check_mechanism(GNMax(sigma=2.0), n_random=50)
     """
     require_count(n_random=n_random, n_draws=n_draws)
+    if answers_of(mechanism) == "scores":
+        described = check_description(mechanism)
+        alarm = share_of_alarm("price")
+        check_scores(
+            mechanism, n_teachers=n_teachers, n_draws=max(200, n_draws // 10), seed=seed, alarm=alarm
+        )
+        require(check_description(mechanism) == described, "Expected fields that stay as they were made.")
+        return
     if is_by_batch(mechanism):
         check_batches(mechanism, n_teachers=n_teachers, n_classes=n_classes, n_draws=n_draws, seed=seed)
         return

@@ -13,6 +13,7 @@ _HOME = {
     "Pair": ".evidence",
     "audit_mechanism": ".mechanism",
     "audit_membership": ".membership",
+    "audit_sum": ".sums",
     "bad_pair": ".pairs",
     "published_claim": ".mechanism",
 }

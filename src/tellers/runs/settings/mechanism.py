@@ -67,7 +67,7 @@ class MechanismConfig(metaclass=Explaining):
         self, *, name: str = "confident", given: Mapping[str, Any] | None = None, **changed: Any
     ) -> None:
         said = {**(given or {}), **changed}  # `dataclasses.replace` hands on what was given
-        checked = _model(names()).model_validate({"name": name, **said})
+        checked = _model(_asked_by_runs()).model_validate({"name": name, **said})
         values = {key: getattr(checked, key) for key in parameters()}
         object.__setattr__(self, "name", checked.name)  # type: ignore[attr-defined]
         object.__setattr__(self, "given", {key: value for key, value in values.items() if value is not None})
@@ -83,7 +83,7 @@ class MechanismConfig(metaclass=Explaining):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
-        return _model(names()).model_json_schema()
+        return _model(_asked_by_runs()).model_json_schema()
 
     @classmethod
     def declared(cls) -> dict[str, FieldInfo]:
@@ -92,7 +92,7 @@ class MechanismConfig(metaclass=Explaining):
         >>> list(MechanismConfig.declared())[:2]
         ['name', 'gamma']
         """
-        return _model(names()).model_fields
+        return _model(_asked_by_runs()).model_fields
 
     def told(self) -> dict[str, FieldInfo]:
         """Return the options that a written file shows: those for labels only with a mechanism for them.
@@ -162,6 +162,11 @@ class MechanismConfig(metaclass=Explaining):
         """Return what a mechanism refused beyond the limits of each option, as a problem of the parameter."""
         about = [name for name in self.given if re.search(rf"\b{name}\b", str(error))]
         return wrong(f"mechanism.{about[-1] if about else 'name'}", str(error), "mechanism.name")
+
+
+def _asked_by_runs() -> tuple[str, ...]:
+    """Return the mechanisms that a run can ask: all but those of scores, which take a whole pool at once."""
+    return tuple(name for name in names() if answers_of(mechanism_named(name)) != "scores")
 
 
 @cache

@@ -17,7 +17,7 @@ from ...privacy.sealed import Sealed
 from ...privacy.votes import AnswerSpace, Votes
 from .._old_names import renamed
 from .._training import MANY, EndOfTraining, check_estimator, say_failed, seed_number
-from ..ballots import ballots_of
+from ..ballots import ballots_of, require_by_query
 from ..ensemble import is_network
 from ..options import Progress, TrainingOptions
 from ..partitions import Seed
@@ -156,6 +156,7 @@ def train_dask_ensemble(
         ...
     tellers.errors.ClusterFailed: Expected a scheduler at tcp://127.0.0.1:9, nobody answered in ...
     """
+    require_by_query(space, "teachers on a cluster")
     ballots, network = ballots_of(space, n_classes=n_classes, thresholds=thresholds), is_network(model)
     job = Job(
         model if network else ballots.model(model), ballots, seed_number(seed), fspath(store), len(shards),
