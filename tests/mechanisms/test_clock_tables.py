@@ -26,6 +26,7 @@ from tellers.mechanisms.clock import (
     ArgmaxClock,
     CheckClock,
     ConfidentClock,
+    ConfidentLabelClock,
     GaussianClock,
     GaussianSumClock,
     LaplaceArgmaxClock,
@@ -281,6 +282,27 @@ def test_a_joint_event_keeps_the_potential_by_kinds(n_teachers, n_classes, thres
     assert broken(pairs, table, levels, kinds=kinds, factor=0.5)
     # One kind charged much less: the condition sees it.
     assert broken(pairs, table, levels, kinds=kinds, tick=(0, 0.1))
+
+
+@pytest.mark.parametrize("silent", [0.0, 0.6, None])
+def test_a_label_and_its_check_keep_the_potential_by_kinds(silent):
+    n_teachers, sigma, threshold, sigma_t = 11, 2.5, 8, 3.0
+    table = ConfidentLabelClock(n_teachers, sigma, threshold, sigma_t, silent).table(KAPPA)
+    law, law_t, pairs = gaussian_law(sigma, 30), gaussian_law(sigma_t, 36), []
+
+    def label(n, s):
+        told = sum(p for x, p in law_t.items() if max(s, n - s) + x >= threshold)
+        yes = sum(p for x, p in law.items() if 2 * (s + x) > n)
+        return 1 - told, told * yes, told * (1 - yes)
+
+    for n in range(1, n_teachers + 1):
+        for s in range(n):
+            here, there = label(n, s), label(n, s + 1)
+            pairs += [(here, there), (there, here)]
+    levels = [0.0, 0.1, 1.0, 7.0]
+    assert not broken(pairs, table, levels, kinds=[0, 1, 1])
+    assert broken(pairs, table, levels, kinds=[0, 1, 1], factor=0.98)
+    assert broken(pairs, table, levels, kinds=[0, 1, 1], tick=(0, 0.3))
 
 
 def test_a_check_and_an_answer_are_two_events():
