@@ -223,7 +223,7 @@ def label_table(
     series = Expansion(*Pairs(told[0], told[1]).both(kappa))
     # Silence depends on the two margins alone.
     ways, way = np.unique(np.stack(margins), axis=1, return_inverse=True)
-    sides = [log_pass_and_fail(margin, sigma_threshold)[1] for margin in ways]
+    sides = [log_pass_and_fail(margin.astype(np.float64), sigma_threshold)[1] for margin in ways]
     log_fail = np.concatenate(sides)
     shift = np.where(log_fail > math.log(1e-5 * kappa), np.concatenate(sides[::-1]) - log_fail, 0.0)
     way = way.reshape(-1)
