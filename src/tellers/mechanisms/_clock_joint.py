@@ -214,10 +214,12 @@ def label_table(
     every = max(1, math.floor(min(sigma, sigma_threshold) / 8))
     voters = np.unique(np.append(np.arange(1, n_teachers, every), n_teachers))
     total = np.concatenate([np.full(-(-n // every), n) for n in voters.tolist()]).astype(np.float64)
-    sums = np.concatenate([np.arange(0, n, every) for n in voters.tolist()]).astype(np.float64)
-    limit = np.floor(total / 2) + 1
+    sums: Floats = np.concatenate([np.arange(0, n, every, dtype=np.float64) for n in voters.tolist()])
+    limit: Floats = np.floor(total / 2) + 1
     yes = [log_pass_and_fail(sums + more - limit, sigma) for more in (0.0, 1.0)]
-    margins = [np.maximum(sums + more, total - sums - more) - threshold for more in (0.0, 1.0)]
+    margins: list[Floats] = [
+        np.maximum(sums + more, total - sums - more) - float(threshold) for more in (0.0, 1.0)
+    ]
     bar = [log_pass_and_fail(margin, sigma_threshold) for margin in margins]
     told = [np.stack([lp + given, lp + other]) for (lp, _), (given, other) in zip(bar, yes, strict=True)]
     series = Expansion(*Pairs(told[0], told[1]).both(kappa))
