@@ -334,7 +334,8 @@ class ConfidentClock:
     Guarantee: the clock's condition with these prices by kind, for every histogram of at most `n_teachers`
                votes, fewer where teachers abstain, every moved, given or kept ballot, both directions.
     Assumes:   ballots of one vote; `n_teachers` public, and not fewer than vote; a whole `threshold` that the
-               top count is compared with. For an interactive check give the smallest of all its thresholds.
+               top count is compared with. Not for an interactive check: its margin may move where the top
+               count does not.
                The lattices of leads, thresholds and top counts are covered by a margin of 3e-3.
     Reference: "The clock", section on checks and answers.
 
