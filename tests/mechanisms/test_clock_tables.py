@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr, ndtr
 
-import tellers.mechanisms.clock as clocks
+import tellers.mechanisms._clock_tables as clocks
 from tellers import (
     Accountant,
     Budget,
@@ -18,14 +18,13 @@ from tellers import (
     LNMax,
     NoisyHistogram,
     Unit,
-    Votes,
-    noise,
 )
 from tellers.mechanisms import AdaptiveGNThreshold, ConfidentTau, GNThreshold, Powerset, Tau
-from tellers.mechanisms.clock import (
+from tellers.mechanisms._clock_tables import (
     ArgmaxClock,
     CheckClock,
     ConfidentClock,
+    ConfidentLabelClock,
     GaussianClock,
     GaussianSumClock,
     LaplaceArgmaxClock,
@@ -283,6 +282,27 @@ def test_a_joint_event_keeps_the_potential_by_kinds(n_teachers, n_classes, thres
     assert broken(pairs, table, levels, kinds=kinds, tick=(0, 0.1))
 
 
+@pytest.mark.parametrize("silent", [0.0, 0.6, None])
+def test_a_label_and_its_check_keep_the_potential_by_kinds(silent):
+    n_teachers, sigma, threshold, sigma_t = 11, 2.5, 8, 3.0
+    table = ConfidentLabelClock(n_teachers, sigma, threshold, sigma_t, silent).table(KAPPA)
+    law, law_t, pairs = gaussian_law(sigma, 30), gaussian_law(sigma_t, 36), []
+
+    def label(n, s):
+        told = sum(p for x, p in law_t.items() if max(s, n - s) + x >= threshold)
+        yes = sum(p for x, p in law.items() if 2 * (s + x) > n)
+        return 1 - told, told * yes, told * (1 - yes)
+
+    for n in range(1, n_teachers + 1):
+        for s in range(n):
+            here, there = label(n, s), label(n, s + 1)
+            pairs += [(here, there), (there, here)]
+    levels = [0.0, 0.1, 1.0, 7.0]
+    assert not broken(pairs, table, levels, kinds=[0, 1, 1])
+    assert broken(pairs, table, levels, kinds=[0, 1, 1], factor=0.98)
+    assert broken(pairs, table, levels, kinds=[0, 1, 1], tick=(0, 0.3))
+
+
 def test_a_check_and_an_answer_are_two_events():
     table = SumClock((CheckClock(4.0), ArgmaxClock(3.0)), ((1, 0), (1, 1))).table(KAPPA)
     law, law_t, pairs = gaussian_law(3.0, 32), gaussian_law(4.0, 48), []
@@ -323,17 +343,15 @@ def test_values_are_those_of_the_curves_as_they_were():
     one = ConfidentGNMax(sigma=20.0, threshold=200, sigma_threshold=30.0)
     both = one.check_price(Unit()) + one.answer_price(Unit())
     assert np.array_equal(one.price(Unit()).values, both.values)
-    votes = Votes.from_counts([[240, 10], [130, 120], [128, 122]], n_teachers=250)
-    release = one.release(votes, noise.seeded(3))
-    answered = int(release.answered.sum())
-    charged = one.check_price(Unit()) * 3 + one.answer_price(Unit()) * answered
-    assert np.array_equal(release.cost.worst.values, charged.values)
+    item = one.item(Unit())
+    charged = item.price(0) * 2 + item.price(1)
+    apart = one.check_price(Unit()) * 3 + one.answer_price(Unit())
+    assert np.array_equal(charged.values, apart.values)
+    # The two silent ones give back their answers.
     on, price = on_clock(8.0), one.price(Unit())
-    back = on.debit(3 * price, 3 * price).returned(
-        [(item.key, n, kind) for n, item, kind in release.cost.worst.terms]
-    )
-    assert back is not None
-    assert (back > 0) == (answered < 3)
+    paid = on.debit(3 * price, 3 * price)
+    back = paid.returned([(each.key, n, kind) for n, each, kind in charged.terms])
+    assert 0 < back < 2 * paid.ticks / 3
 
 
 @pytest.mark.parametrize(

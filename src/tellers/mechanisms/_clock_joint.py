@@ -41,6 +41,8 @@ from ._laws import DiscreteGaussian, Floats
 
 # Expectations over R are trapezoid sums a tenth of sigma apart; top counts an eighth of the noise.
 _MARGIN = 1 + 3e-3
+# Sums and voters of one label: a lattice, and no bound.
+_EVERY = 1 + 2e-3
 # Between two values of k the logarithm of what an answer adds to the potential is concave, and is taken to be
 # linear: that misses a share of _STEP^2 / 8 of it.
 _BETWEEN = 1 + 1e-3
@@ -199,3 +201,50 @@ def _chosen(
         fair = [pair for pair in tried if pair[0] >= alone] or tried[:1]
         return min(fair)
     return min(tried, key=lambda pair: silent * pair[0] + (1 - silent) * pair[1])
+
+
+def label_table(
+    n_teachers: int, sigma: float, threshold: int, sigma_threshold: float, silent: float | None, kappa: float
+) -> ClockTable:
+    """Return the table of one label's check and answer, for kinds silent and told; see `ConfidentLabelClock`.
+
+    Nothing is bounded here: every number of voters up to `n_teachers` and every sum, an eighth of the noise
+    apart, with the law of its three outcomes.
+    """
+    every = max(1, math.floor(min(sigma, sigma_threshold) / 8))
+    voters = np.unique(np.append(np.arange(1, n_teachers, every), n_teachers))
+    total = np.concatenate([np.full(-(-n // every), n) for n in voters.tolist()]).astype(np.float64)
+    sums: Floats = np.concatenate([np.arange(0, n, every, dtype=np.float64) for n in voters.tolist()])
+    limit: Floats = np.floor(total / 2) + 1
+    yes = [log_pass_and_fail(sums + more - limit, sigma) for more in (0.0, 1.0)]
+    margins: list[Floats] = [
+        np.maximum(sums + more, total - sums - more) - float(threshold) for more in (0.0, 1.0)
+    ]
+    bar = [log_pass_and_fail(margin, sigma_threshold) for margin in margins]
+    told = [np.stack([lp + given, lp + other]) for (lp, _), (given, other) in zip(bar, yes, strict=True)]
+    series = Expansion(*Pairs(told[0], told[1]).both(kappa))
+    # Silence depends on the two margins alone.
+    ways, way = np.unique(np.stack(margins), axis=1, return_inverse=True)
+    sides = [log_pass_and_fail(margin.astype(np.float64), sigma_threshold)[1] for margin in ways]
+    log_fail = np.concatenate(sides)
+    shift = np.where(log_fail > math.log(1e-5 * kappa), np.concatenate(sides[::-1]) - log_fail, 0.0)
+    way = way.reshape(-1)
+    way = np.concatenate([way, way + ways.shape[1]])
+    alone = price_all(checks(sigma_threshold, 1, kappa), kappa, margin=1.0) if silent is None else None
+    answers = 0.64 / sigma**2
+    scale = 0.64 / sigma_threshold**2 + 0.3 * answers
+    direct, rounding = precision(kappa)
+    most = 1.0 / sigma_threshold**2 + 1.2 / sigma**2
+    levels = [left * scale for left in _LEFT if left * scale <= _HIGHEST]
+    found = []
+    for level in levels:
+        k = grid_of_k(level, scale, kappa, most)
+        answered = series.at(level, k, direct=direct)
+
+        def price(extra: float) -> float:
+            silence = np.exp(log_fail) * potential(level + extra, k[:, None] + shift)  # noqa: B023
+            all_of = (silence[:, way] + answered).max(axis=1)  # noqa: B023
+            return least_price(all_of + rounding - kappa, k, level, 2 * most) * _EVERY  # noqa: B023
+
+        found.append(_chosen(price, answers, silent, _alone(alone, level)))
+    return table_of(levels, found, kappa)

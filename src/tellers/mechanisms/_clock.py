@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import require_count, require_positive
 from ..privacy._clock import TABLE_VERSION, TICKS, ClockFamily, ClockTable
-from ._clock_joint import joint_table
+from ._clock_joint import joint_table, label_table
 from ._clock_pairs import (
     checks,
     gaussian_races,
@@ -334,7 +334,8 @@ class ConfidentClock:
     Guarantee: the clock's condition with these prices by kind, for every histogram of at most `n_teachers`
                votes, fewer where teachers abstain, every moved, given or kept ballot, both directions.
     Assumes:   ballots of one vote; `n_teachers` public, and not fewer than vote; a whole `threshold` that the
-               top count is compared with. For an interactive check give the smallest of all its thresholds.
+               top count is compared with. Not for an interactive check: its margin may move where the top
+               count does not.
                The lattices of leads, thresholds and top counts are covered by a margin of 3e-3.
     Reference: "The clock", section on checks and answers.
 
@@ -381,6 +382,58 @@ class ConfidentClock:
             self.n_teachers, self.n_classes, self.sigma, self.threshold, self.sigma_threshold, self.silent,
             kappa,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ConfidentLabelClock:
+    """One label's check and its yes or no behind it as one event: silent (0) or told (1).
+
+    A yes needs a strict majority of those who vote, with noise `sigma` on the sum; a label is told where the
+    noisy count of the larger side reaches `threshold`. `silent` is as for `ConfidentClock`.
+
+    Guarantee: the clock's condition with these prices by kind, for every number of voters up to `n_teachers`,
+               every sum, and a move of one vote, both directions.
+    Assumes:   whole votes; the number of voters is public. Sums are looked at an eighth of the noise apart.
+    Reference: "The clock", section on checks and answers.
+
+    >>> clock = ConfidentLabelClock(20, sigma=4.0, threshold=14, sigma_threshold=4.0)
+    >>> silent, told = clock.table(1e-12).prices
+    >>> silent == told
+    True
+    """
+
+    n_teachers: int
+    sigma: float
+    threshold: int
+    sigma_threshold: float
+    silent: float | None = 0.0
+
+    def __post_init__(self) -> None:
+        require_count(n_teachers=self.n_teachers)
+        require_positive(sigma=self.sigma, sigma_threshold=self.sigma_threshold)
+        if self.silent is not None and not 0 <= self.silent <= 1:
+            raise ValueError(f"Expected a share of silence in [0, 1], or None, got {self.silent}.")
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells this family from every other."""
+        return {
+            "family": "confident-label",
+            "n_teachers": int(self.n_teachers),
+            "sigma": float(self.sigma),
+            "threshold": int(self.threshold),
+            "sigma_threshold": float(self.sigma_threshold),
+            "silent": None if self.silent is None else float(self.silent),
+        }
+
+    def table(self, kappa: float) -> ClockTable:
+        """Return the table at this kappa, from memory or disk where it is there."""
+        return kept(self, kappa)
+
+    def work_out(self, kappa: float) -> ClockTable:
+        """Return the table, worked out anew."""
+        return label_table(
+            self.n_teachers, self.sigma, self.threshold, self.sigma_threshold, self.silent, kappa
+        )
 
 
 def squared_moves(sigma: float, l2: float, linf: float) -> GaussianSumClock | None:
