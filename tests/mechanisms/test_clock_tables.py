@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr, ndtr
 
-import tellers.mechanisms.clock as clocks
+import tellers.mechanisms._clock as clocks
 from tellers import (
     Accountant,
     Budget,
@@ -22,7 +22,7 @@ from tellers import (
     noise,
 )
 from tellers.mechanisms import AdaptiveGNThreshold, ConfidentTau, GNThreshold, Powerset, Tau
-from tellers.mechanisms.clock import (
+from tellers.mechanisms._clock import (
     ArgmaxClock,
     CheckClock,
     ConfidentClock,

@@ -27,9 +27,9 @@ from ..privacy._clock import ClockFamily
 from ..privacy._price import Item, Price
 from ..privacy.rdp import DEFAULT_ORDERS, RdpCurve
 from ._check import log_pass_and_fail
+from ._clock import ConfidentClock, SumClock
 from ._flip_probability import _log_tail_drawn_gaussian
 from ._laws import Floats
-from .clock import ConfidentClock, SumClock
 from .gap_bounds import gap_envelopes
 from .suprema import argmax_supremum, check_supremum
 

@@ -13,9 +13,9 @@ from ..privacy.rdp import Floats, RdpCurve, check_orders
 from ..privacy.release import Cost, Release
 from ..privacy.votes import Unit, Votes
 from ._argmax import group_classes, win_probabilities
+from ._clock import LaplaceArgmaxClock, RangeClock
 from ._laws import DiscreteLaplace
 from ._outcomes import Outcomes, assemble
-from .clock import LaplaceArgmaxClock, RangeClock
 from .published import published_lnmax
 from .registry import check_parameters, parameter, register
 from .sensitivity import lnmax_sensitivities

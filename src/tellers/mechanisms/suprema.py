@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..privacy._price import Item, Price
 from ..privacy.rdp import RdpCurve, check_orders
 from ..privacy.votes import Unit
+from ._clock import ArgmaxClock, CheckClock, squared_moves
 from ._laws import DiscreteGaussian, Floats
-from .clock import ArgmaxClock, CheckClock, squared_moves
 
 # The search steps by sigma/16 through a function of scale sigma and fits a parabola at the top, which
 # misses less than 1e-4 of the maximum. Prices are raised by more than that.

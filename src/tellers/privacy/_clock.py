@@ -59,7 +59,7 @@ class ClockTable:
     costs where at least `levels[i]` is left. The dearest kind never costs more at a higher level.
 
     Guarantee: with these prices a step keeps the potential, up to `events` times kappa.
-    Assumes:   whoever made the table showed it: see `tellers.mechanisms.clock`.
+    Assumes:   whoever made the table showed it: see `tellers.mechanisms._clock`.
     Reference: "Composition, filters and conversion": the filter with a Gaussian clock.
 
     >>> table = ClockTable((0, 100), ((8, 5),), kappa=1e-12)

@@ -18,10 +18,10 @@ from ...privacy.rdp import Floats, RdpCurve, check_orders
 from ...privacy.release import SILENT, Cost, Release
 from ...privacy.votes import Integers, Unit, Votes
 from .._admission import require_label_votes, require_one_ballot
+from .._clock import CheckClock, kept, price_at
 from .._clock_pairs import table_of
 from .._joint import Checked, joint_item, two_events
 from .._log_sum_sensitivity import largest_quotients, log_moves, slopes_up_to
-from ..clock import CheckClock, kept, price_at
 from ..divergence import pair_divergences
 from ..gap_bounds import EnvelopeCost
 from ..published import gaussian_bound, log_accept

@@ -16,8 +16,8 @@ from ...privacy.rdp import Floats, RdpCurve
 from ...privacy.release import Cost, Release
 from ...privacy.votes import Integers, Unit, Votes
 from .._admission import require_label_votes, require_one_ballot
+from .._clock import RangeClock
 from .._fields import label_cap, label_count, noise_sigma, vote_parts
-from ..clock import RangeClock
 from ..registry import check_parameters, parameter, register
 from ._outcomes import LabelLaw, LabelOutcomes
 from ._perlabel import Mask, listed
