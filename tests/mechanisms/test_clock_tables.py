@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr, ndtr
 
-import tellers.mechanisms._clock_tables as clocks
+import tellers.mechanisms._clock as clocks
 from tellers import (
     Accountant,
     Budget,
@@ -20,7 +20,7 @@ from tellers import (
     Unit,
 )
 from tellers.mechanisms import AdaptiveGNThreshold, ConfidentTau, GNThreshold, Powerset, Tau
-from tellers.mechanisms._clock_tables import (
+from tellers.mechanisms._clock import (
     ArgmaxClock,
     CheckClock,
     ConfidentClock,

@@ -158,7 +158,7 @@ def plan_most_tested(
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
+class _Trials:
     """All that is tried: what a test costs by itself, and what it needs to be proposed for one query."""
 
     sigma: float
@@ -178,7 +178,7 @@ class _Search:
         return np.asarray(self.bits + n_queries * self.needs + added)
 
 
-def _planned(search: _Search, n_queries: int, gaps: tuple[NDArray[np.int64], ...]) -> TestPlan:
+def _planned(search: _Trials, n_queries: int, gaps: tuple[NDArray[np.int64], ...]) -> TestPlan:
     best = int(np.argmin(search.epsilons(n_queries)))
     order, test_delta = float(search.orders[best]), float(search.test_deltas[best])
     mechanism = TestedGNMax(
@@ -206,7 +206,7 @@ def _search(
     gaps: tuple[NDArray[np.int64], ...],
     pass_rate: float,
     room: float,
-) -> _Search:
+) -> _Trials:
     rows: list[tuple[float, ...]] = []
     nearer = 2 * np.arange((n_teachers + 1) // 2 + 2)
     for order in _ORDERS:
@@ -225,7 +225,7 @@ def _search(
                     rows.append((order, test_sigma, test_delta, bit, float(needs[depth])))
     if not rows:
         raise ValueError(f"Expected enough teachers for a test of their votes, got {n_teachers}.")
-    return _Search(sigma, n_teachers, n_classes, delta, *np.array(rows).T)
+    return _Trials(sigma, n_teachers, n_classes, delta, *np.array(rows).T)
 
 
 def _all_gaps(proxies: Sequence[Votes], n_teachers: int, n_classes: int) -> tuple[NDArray[np.int64], ...]:
