@@ -21,8 +21,6 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tellers import Accountant, Budget, ConfidentBinary, ConfidentGNMax, GNMax, LNMax, RdpCurve, Unit
 from tellers.accounting.costs import gaussian_dp_epsilon
 from tellers.mechanisms.base import price_of
@@ -55,7 +53,7 @@ class Asked:
         known = {field.name for field in fields(self.mechanism)}
         if "expected_silence" not in known:
             return self.mechanism
-        return replace(self.mechanism, expected_silence=share or None)
+        return replace(self.mechanism, expected_silence=share)
 
     def before(self, share: float) -> Price:
         """Return the price that knows of no teachers."""
@@ -68,11 +66,20 @@ class Asked:
 
 
 CONFIDENT = [
-    Asked(f"Confident-GNMax {n}, {t}, {check}, {sigma}", ConfidentGNMax(float(sigma), float(t), float(check)), n)
-    for n, t, check, sigma in ((250, 200, 150, 40), (250, 200, 40, 40), (50, 40, 10, 10), (1000, 600, 100, 100))
+    Asked(
+        f"Confident-GNMax {n}, {t}, {check}, {sigma}", ConfidentGNMax(float(sigma), float(t), float(check)), n
+    )
+    for n, t, check, sigma in (
+        (250, 200, 150, 40),
+        (250, 200, 40, 40),
+        (50, 40, 10, 10),
+        (1000, 600, 100, 100),
+    )
 ]
 BINARY = [
-    Asked(f"Confident-Binary 250, 200, {check}, 40", ConfidentBinary(40.0, 10, 200.0, float(check)), 250, 10, 10)
+    Asked(
+        f"Confident-Binary 250, 200, {check}, 40", ConfidentBinary(40.0, 10, 200.0, float(check)), 250, 10, 10
+    )
     for check in (150, 40)
 ]
 PLAIN = {
@@ -158,7 +165,9 @@ def plain_rows(quick: bool) -> list[str]:
         counts = gaussian_dp_epsilon(math.sqrt(2 * n) / sigma, DELTA) if sigma else None
         renyi = (n * asked.before(0.0)).epsilon(DELTA)
         share = None if lowest is None else clock / lowest
-        rows.append(f"| {name}, {n:,} | {renyi:.3f} | {clock:.3f} | {cell(lowest)} | {cell(share)} | {cell(counts)} |")
+        rows.append(
+            f"| {name}, {n:,} | {renyi:.3f} | {clock:.3f} | {cell(lowest)} | {cell(share)} | {cell(counts)} |"
+        )
     return rows
 
 
@@ -190,7 +199,10 @@ def label_rows(quick: bool) -> list[str]:
             before, now, cells = asked.before(share), asked.now(share), []
             for epsilon in EPSILONS:
                 n = n_by_renyi(before, share, epsilon)
-                counts = {"Rényi": n_by_renyi(now, share, epsilon), "clock": n_on_clock(now, share, epsilon, LARGE)}
+                counts = {
+                    "Rényi": n_by_renyi(now, share, epsilon),
+                    "clock": n_on_clock(now, share, epsilon, LARGE),
+                }
                 best = max(counts, key=lambda rule: (counts[rule], rule == "clock"))
                 each = asked.n_labels * (1 - share)
                 gain = f" (× {counts[best] / n:.2f})" if n else ""
