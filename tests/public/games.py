@@ -57,7 +57,7 @@ def solved(family: Family, *, kappa: float, shares=None, cheaper: float = 1.0, *
 
 
 def curves(family: Family, shares=None) -> list[RdpCurve]:
-    """Return what the Rényi rule charges for every kind: at each order the least that satisfies its condition."""
+    """Return what the Rényi rule charges for every kind: at each order the least that is sound."""
     shares = (1.0,) * family.n_kinds if shares is None else shares
     share = np.array([shares[kind] for kind in family.kinds])
     values = []
@@ -158,8 +158,8 @@ class Books:
     """Ask a real ledger: reserve, let outcomes come, settle; other accounts pay as well.
 
     `n_in_flight` questions may wait at once, each with its pair fixed when it was reserved (`fixed`), or only
-    when it is answered. `batch` questions are paid for at once, and answered one after the other. `watched` is
-    the account whose people the attack is after.
+    when it is answered. `batch` questions are paid for at once, and answered one after the other. The
+    pairs are those of the account whose people the attack is after.
     """
 
     make: Callable[[], MemoryLedger]

@@ -63,7 +63,7 @@ def asked(seed: int) -> Question:
 
 
 def budgeted(draw, some, *, most, n_states=150):
-    """Return a random budget that affords up to `most` of one of these, with hardly anything over; or None."""
+    """Return a random budget that affords up to `most` of one of these and hardly more, or None."""
     for _ in range(20):
         delta = float(10 ** draw.uniform(-6, -3))
         anchor, n = some[int(draw.integers(len(some)))], int(draw.integers(1, most + 1))
