@@ -15,6 +15,7 @@ from tellers import (
     MemoryLedger,
     NoisyHistogram,
     Room,
+    Unit,
     Votes,
     noise,
 )
