@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tellers import (
-    Accountant,
     AdaptiveGNThreshold,
     Binary,
     Budget,
@@ -34,12 +33,16 @@ from tellers import (
     noise,
 )
 from tellers.accounting import account
-from tellers.mechanisms import LABEL_MECHANISMS, MECHANISMS
+from tellers.mechanisms import LABEL_MECHANISMS, MECHANISMS, GaussianSum, TestedGNMax
+from tellers.mechanisms.base import accountant_for
 from tellers.mechanisms.registry import answers_of
+from tellers.privacy import Scores
 
 CHAIN = {"positive": ((0, 1),), "negative": ((1, 2),)}
 EVERY = [
     GNMax(3.0),
+    TestedGNMax(9.0, clear_cost=5.0, test_sigma=1.0, held_at=8.0, test_delta=1e-6, n_queries=2),
+    GaussianSum(3.0, steps=100),
     LNMax(0.2),
     NoisyHistogram(3.0),
     ConfidentGNMax(3.0, threshold=30, sigma_threshold=6.0),
@@ -60,10 +63,12 @@ EVERY = [
 VOTES = {
     "classes": Votes.from_ballots(np.array([[0, 1]] * 20), OneOf(3)),
     "labels": Votes.from_ballots(np.array([[[1, 0, 1], [0, 0, 1]]] * 20), SetOf(3)),
+    "scores": Votes.from_ballots(np.zeros((20, 2, 3)), Scores(3, steps=100)),
 }
 WORDS = {
     "classes": "Expected votes on classes for .*, got votes on labels",
     "labels": "Expected votes on labels for .*, got votes on classes",
+    "scores": "Expected votes on scores for .*, got votes on classes",
 }
 STUDENT = np.full((2, 3), 1 / 3)
 each = pytest.mark.parametrize("mechanism", EVERY, ids=lambda one: type(one).__name__)
@@ -115,7 +120,7 @@ def test_a_room_refuses_votes_on_other_answers_and_keeps_the_price(mechanism):
         def vote(self, X):
             return votes
 
-    ledger = MemoryLedger(Accountant(Budget(epsilon=1e6, delta=1e-5)))
+    ledger = MemoryLedger(accountant_for(mechanism, Budget(epsilon=1e6, delta=1e-5)))
     secure = noise.secure()
     with pytest.raises(TypeError, match=rf"{words}\. No noise was drawn, but the price of 'a' stays charged"):
         Room(Teachers(), mechanism, ledger, secure).ask(np.zeros((2, 1)), key="a", **heard)

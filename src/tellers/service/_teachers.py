@@ -23,7 +23,7 @@ from ..runs.settings.files import read_config
 from ..teachers.ensemble import load_ensemble
 from ..teachers.pool import open_pool
 from ._ledger import read_plan
-from .settings import ServiceSettings
+from .settings import ServiceSettings, unfit_for_single_questions
 
 Asked = NDArray[np.float64] | NDArray[np.int64]
 
@@ -154,6 +154,8 @@ def _from_run(settings: ServiceSettings, place: Path) -> Served:
         settings.refuse(
             "mechanism.name", f'Expected a mechanism for {wanted}, as of the run, got "{chosen.name}".'
         )
+    if chosen.is_one_batch:
+        settings.refuse("mechanism.name", unfit_for_single_questions(chosen.name))
     n_classes = 0 if names else len(result.data.class_names)
     pool = open_pool(folder.votes, n_classes=n_classes, n_labels=len(names))
     own = settings.ledger.url

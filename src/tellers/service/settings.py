@@ -265,10 +265,27 @@ threshold = 200.0
 sigma_threshold = 150.0"""
     }
 
+    def _unfit_mechanism(self) -> str:
+        chosen = self.mechanism
+        return "" if chosen is None or not chosen.is_one_batch else unfit_for_single_questions(chosen.name)
+
     def _mechanism_refusals(self) -> Iterator[Problem]:
         # How many labels there are is known when the votes are there: the mechanism is made then.
         if self.mechanism is not None and not self.mechanism.is_for_labels:
             yield from super()._mechanism_refusals()
+
+
+def unfit_for_single_questions(name: str) -> str:
+    """Return why a mechanism that answers one whole batch cannot be served.
+
+    >>> print(unfit_for_single_questions("tested-gnmax")[:66])
+    Expected a mechanism that answers one question at a time, as a ser
+    """
+    return (
+        "Expected a mechanism that answers one question at a time, as a service is asked, got "
+        f'"{name}": all queries of its one batch are asked at once, and a label released before its test '
+        "voids it. Name gnmax or confident, or release the batch with: tellers run"
+    )
 
 
 def is_local(host: str) -> bool:

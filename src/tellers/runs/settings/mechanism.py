@@ -9,9 +9,9 @@ from dataclasses import MISSING, dataclass
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, BeforeValidator, Field, create_model
 from pydantic.fields import FieldInfo
-from pydantic_core import core_schema
+from pydantic_core import PydanticCustomError, core_schema
 
 from ...data._records import NAMED
 from ...mechanisms.base import Mechanism, is_by_batch
@@ -169,12 +169,24 @@ def _asked_by_runs() -> tuple[str, ...]:
     return tuple(name for name in names() if answers_of(mechanism_named(name)) != "scores")
 
 
+def _refuse_scores(name: Any) -> Any:
+    """Refuse by its reason a mechanism that is there, but not for settings."""
+    if isinstance(name, str) and name in names("scores"):
+        words = (
+            f'Expected a mechanism that answers query by query, got "{name}", which releases the scores of a '
+            "whole pool at once. Ask a room from Python: room.ask(X_pool, key=...)."
+        )
+        raise PydanticCustomError("told", "{words}", {"words": words})
+    return name
+
+
 @cache
 def _model(known: tuple[str, ...]) -> type[BaseModel]:
     """Return the options that these mechanisms make, with their types and limits."""
     summaries = " ".join(f"{name}: {summary_of(name)}." for name in names("classes"))
     words = f"{summaries} Names for many labels are with [labels]."
-    fields: dict[str, Any] = {"name": (Literal[known], option("confident", words))}
+    name = Annotated[Literal[known], BeforeValidator(_refuse_scores)]
+    fields: dict[str, Any] = {"name": (name, option("confident", words))}
     fields |= {one.name: _option(one) for one in parameters().values()}
     return create_model("mechanism", __config__=CHECKS, **fields)
 
