@@ -182,3 +182,83 @@ def test_a_cost_without_its_delta_keeps_the_delta_on_the_books(ledger):
     assert ledger.spent.delta == 1e-6
     with pytest.raises(LedgerConflict):
         ledger.settle(ticket, room_release(FAILED))
+
+
+# More than was reserved ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("curve", [PASSED, FAILED])
+def test_more_delta_than_was_reserved_is_charged_and_refused(ledger, curve):
+    ticket = ledger.reserve("all", replace(PASSED, delta=1e-7), event=describe(MECHANISM, noise.secure()))
+    with pytest.raises(LedgerConflict, match="cost more than its price"):
+        ledger.settle(ticket, room_release(curve))
+    assert ledger.spent.delta == 1e-6
+    assert np.array_equal(ledger.spent.values, curve.values)
+    [entry] = ledger.entries()
+    assert entry.is_settled
+    assert entry.release is None
+    ledger.verify()
+
+
+def test_past_what_was_set_aside_nothing_is_afforded_any_more(ledger):
+    ticket = ledger.reserve("all", replace(PASSED, delta=0.0), event=describe(MECHANISM, noise.secure()))
+    with pytest.raises(LedgerConflict, match="cost more than its price"):
+        ledger.settle(ticket, room_release(replace(PASSED, delta=3e-6)))
+    assert ledger.spent.delta == 3e-6
+    # Whatever else is asked would be converted at a delta that is gone.
+    with pytest.raises(BudgetExhausted, match="delta of tests"):
+        room_for(ledger, mechanism=GNMax(40.0)).ask([1, 2, 3], key="plain")
+
+
+def test_delta_beyond_the_price_is_charged_to_every_account_that_paid(ledger):
+    ledger.open_account("student/alice", Budget(9.0, 1e-5))
+    ledger.open_account("student/bob", Budget(9.0, 1e-5))
+    price = replace(PASSED, delta=5e-7)
+    ticket = ledger.reserve(
+        "all", price, event=describe(MECHANISM, noise.secure()),
+        also={"student/alice": price, "student/bob": 2 * price},
+    )  # fmt: skip
+    with pytest.raises(LedgerConflict, match="cost more than its price"):
+        ledger.settle(ticket, room_release(PASSED))
+    spent = {name: state.spent.delta for name, state in ledger.accounts().items()}
+    assert (ledger.spent.delta, spent["student/alice"]) == (1e-6, 1e-6)
+    assert spent["student/bob"] == pytest.approx(1.5e-6)
+    ledger.verify()
+
+
+def test_a_clock_is_stopped_by_a_delta_that_nothing_pays_for():
+    ledger = MemoryLedger(Accountant(BUDGET, clock=Clock.for_delta(1e-5)), allow_seeded=True)
+    price, votes = GNMax(40.0).price(Unit()), Votes.from_counts(CLEAR, n_teachers=200)
+    ticket = ledger.reserve("one", price, event=describe(GNMax(40.0), noise.secure()))
+    release = GNMax(40.0).release(votes[:1], noise.seeded(3))
+    with pytest.raises(LedgerConflict, match="cost more than its price"):
+        ledger.settle(ticket, replace(release, cost=replace_cost(replace(price, delta=1e-7))))
+    assert ledger.accountant.left(ledger.spent) == 0
+    with pytest.raises(BudgetExhausted):
+        ledger.reserve("two", price, event=describe(GNMax(40.0), noise.secure()))
+
+
+def test_an_old_ledger_has_no_place_for_a_delta_and_pays_with_all_there_is():
+    from tellers.ledger._bills import Bills
+
+    bills = Bills(2, PASSED.orders, Accountant(BUDGET))
+    assert np.isinf(bills.booked(PASSED).values).all()
+    assert np.array_equal(bills.booked(replace(PASSED, delta=0.0)).values, PASSED.values)
+
+
+def test_an_account_with_a_smaller_delta_is_refused_in_words(ledger):
+    ledger.open_account("student/bob", Budget(9.0, 4e-6))
+    assert ledger.accounts()["student/bob"].held_at == 8.0
+    with pytest.raises(BudgetExhausted) as refusal:
+        room_for(ledger).ask([1, 2, 3], key="all", account="student/bob")
+    said = str(refusal.value)
+    for words in (
+        "account 'student/bob'",
+        "delta of 4e-06",
+        "same share",
+        "an account with a delta of 5e-06",
+    ):
+        assert words in said
+    assert ledger.entries() == []
+    ledger.open_account("student/carol", Budget(9.0, 5e-6))
+    assert len(room_for(ledger).ask([1, 2, 3], key="all", account="student/carol")) == 3

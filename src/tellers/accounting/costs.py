@@ -22,7 +22,6 @@ from ..mechanisms._check import answered_mask, student_probabilities
 from ..mechanisms.base import (
     Mechanism,
     accountant_for,
-    delta_of,
     has_one_price,
     is_by_batch,
     item_of,
@@ -30,6 +29,7 @@ from ..mechanisms.base import (
 )
 from ..mechanisms.labels._published import labels_told, plain_cost, published_label_cost
 from ..mechanisms.registry import answers_of, listens
+from ..privacy._price import delta_of
 from ..privacy.budget import Accountant, Budget, smallest_budget, smallest_on_clock
 from ..privacy.rdp import Floats, RdpCurve, check_orders
 from ..privacy.sealed import Sealed

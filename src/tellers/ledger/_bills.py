@@ -77,7 +77,10 @@ class Bills:
         """Return a price in the items of this ledger; those that are new are worked out now."""
         bill = itemised(price)
         if self.schema < BILLS:
-            return bill
+            # Old ledgers have no place for a delta of its own, and nothing that pays for it.
+            return (
+                itemised(RdpCurve(price.orders, np.full(price.orders.size, np.inf))) if bill.delta else bill
+            )
         terms: list[Term] = []
         for n, item, kind in bill.terms:
             name = self._names.get(item.key) or self._note(item)

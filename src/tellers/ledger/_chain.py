@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from ..errors import LedgerConflict
-from ..privacy._price import Price, itemised
+from ..privacy._price import Price, delta_of, itemised
 from ..privacy.budget import Accountant, Budget, Debit
 from ..privacy.rdp import DEFAULT_ORDERS, RdpCurve
 from ..privacy.release import Cost, NoiseLevel, Release
@@ -189,10 +189,11 @@ class LedgerState:
         if debit is None:
             return None
         back = debit.returned([(item.key, n, kind) for n, item, kind in used.terms])
-        if back is not None:
+        if back is not None and not used.delta:
             return debit.ticks - back
         reserved = self.pending[key].reserved if account is None else self.pending[key].also[account].reserved
-        return debit.ticks if bool((used.values <= reserved.values * (1 + 1e-9)).all()) else _ALL_TICKS
+        kept = bool((used.values <= reserved.values * (1 + 1e-9)).all())
+        return debit.ticks if kept and delta_of(used) <= delta_of(reserved) else _ALL_TICKS
 
     def also(
         self, body: dict[str, Any], main: Price, ticks: int | None
@@ -259,8 +260,8 @@ class LedgerState:
         paid: dict[str | None, Price] = {}
         for account, (curve, turned) in _paying((charged, ticks), named):
             reserved = asked.reserved if account is None else asked.also[account].reserved
-            if turned != self.charged_ticks(key, account, curve) or curve.delta != itemised(reserved).delta:
-                raise ValueError("Expected the ticks that the outcome takes of what was reserved.")
+            if turned != self.charged_ticks(key, account, curve) or delta_of(curve) < delta_of(reserved):
+                raise ValueError("Expected the ticks and the delta that the outcome takes of the price.")
             paid[account] = _paid(curve, turned, self._debits.pop((key, account), None))
         also = {name: Charge(asked.also[name].reserved, paid[name]) for name in named}
         release = read_release(body, charged)
@@ -423,13 +424,7 @@ class ChainedLedger(ABC):
             charged, named, all_kept = charge_all(
                 key, asked.reserved, also, worst=release.cost.worst, used=used
             )
-            booked = {
-                # A delta of its own is never given back.
-                account: replace(state.bills.booked(each), delta=itemised(reserved).delta)
-                for (account, each), (_, reserved) in zip(
-                    _paying(charged, named), _paying(asked.reserved, also), strict=True
-                )
-            }
+            booked = {account: state.bills.booked(each) for account, each in _paying(charged, named)}
             ticks = {account: state.charged_ticks(key, account, each) for account, each in booked.items()}
             all_kept = all_kept and _ALL_TICKS not in ticks.values()
             shown = write_release(release) if all_kept else None

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import InsecureNoise, LedgerConflict, Unsettled
 from ..privacy._clock import Clock
+from ..privacy._price import delta_of, with_delta
 from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import Release
@@ -187,16 +188,18 @@ def refuse_unknown(key: str, *, is_settled: bool) -> NoReturn:
 def charge(key: str, reserved: RdpCurve, *, used: RdpCurve) -> tuple[RdpCurve, bool]:
     """Return what a settled question is charged, and whether it kept to its price.
 
-    More than was reserved was never afforded: the larger of the two is charged, at every order.
+    More than was reserved was never afforded: the larger of the two is charged, at every order. A delta of
+    its own is never given back, and more of it than was reserved is more than the price too.
     """
     if not np.array_equal(used.orders, reserved.orders):
         raise LedgerConflict(
             f"Key {key!r} was reserved on another grid of orders than its cost; all of the "
             "reservation stays charged. Build both on the same grid."
         )
+    delta, kept = max(delta_of(used), delta_of(reserved)), delta_of(used) <= delta_of(reserved)
     if np.any(used.values > reserved.values * (1 + 1e-9)):
-        return RdpCurve(used.orders, np.maximum(used.values, reserved.values)), False
-    return used, True
+        used, kept = RdpCurve(used.orders, np.maximum(used.values, reserved.values)), False
+    return with_delta(used, delta), kept
 
 
 def refuse_overrun(key: str) -> NoReturn:
@@ -285,7 +288,10 @@ def charge_all(
             named[name], kept = charge(key, reserved, used=used[name])
             all_kept = all_kept and kept
         else:
-            named[name] = charged if same(reserved, price) else reserved
+            # What a release cost of delta beyond its price, it cost everybody who paid for it.
+            overrun = max(0.0, delta_of(charged) - delta_of(price))
+            paid = charged if same(reserved, price) else reserved
+            named[name] = with_delta(paid, delta_of(reserved) + overrun)
     return charged, named, all_kept
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import require_positive
-from ..privacy._price import Item, as_price
+from ..privacy._price import Item
 from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import Release
@@ -90,16 +90,6 @@ def is_by_batch(mechanism: Any) -> bool:
     False
     """
     return hasattr(mechanism, "batch_price")
-
-
-def delta_of(price: RdpCurve) -> float:
-    """Return what a price adds to the delta of a run.
-
-    >>> delta_of(RdpCurve.zcdp(0.1))
-    0.0
-    """
-    found = as_price(price)
-    return 0.0 if found is None else found.delta
 
 
 def accountant_for(mechanism: Any, budget: Budget, rule: str = "renyi") -> Accountant:

@@ -1,7 +1,7 @@
 """Prices: what a query costs at every Rényi order and on a clock, as one value that travels."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -142,6 +142,24 @@ def itemised(curve: RdpCurve) -> Price:
     """Return a curve as a price: one that names no items is one item, which no clock has a table for."""
     found = as_price(curve)
     return Item((curve,)).price() if found is None else found
+
+
+def delta_of(price: RdpCurve) -> float:
+    """Return what a price adds to the delta of a run.
+
+    >>> delta_of(RdpCurve.zcdp(0.1))
+    0.0
+    """
+    return price.delta if isinstance(price, Price) else 0.0
+
+
+def with_delta(curve: RdpCurve, delta: float) -> RdpCurve:
+    """Return the same cost with this delta of its own.
+
+    >>> delta_of(with_delta(RdpCurve.zcdp(0.1), 1e-6))
+    1e-06
+    """
+    return curve if delta == delta_of(curve) else replace(itemised(curve), delta=delta)
 
 
 def charges(curves: Sequence[RdpCurve], clock: ClockFamily | None = None) -> tuple[Price, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import BudgetExhausted, require_fraction, require_positive
 from ._clock import Clock, ClockTable
-from ._price import Item, Price, itemised
+from ._price import Item, delta_of, itemised
 from .rdp import DEFAULT_ORDERS, Floats, RdpCurve
 
 
@@ -129,8 +129,11 @@ class Accountant:
         """
         if self.clock is not None:
             return Accountant(budget, clock=self.clock.beside(budget.delta))
-        share = self.for_tests / self.budget.delta
-        return Accountant(budget, for_tests=share * budget.delta)
+        for_tests = self.for_tests / self.budget.delta * budget.delta
+        try:
+            return Accountant(budget, order=self.order, for_tests=for_tests)
+        except ValueError:  # at that order it could pay for nothing
+            return Accountant(budget, for_tests=for_tests)
 
     @property
     def held_at(self) -> float:
@@ -194,7 +197,7 @@ class Accountant:
         return self._affords_delta(spent, price) and self._affords_value(spent, price)
 
     def _affords_delta(self, spent: RdpCurve, price: RdpCurve) -> bool:
-        return _delta(spent) + _delta(price) <= self.for_tests * (1 + 1e-12)
+        return delta_of(spent) + delta_of(price) <= self.for_tests * (1 + 1e-12)
 
     def _affords_value(self, spent: RdpCurve, price: RdpCurve) -> bool:
         return self._held(spent + price).epsilon(self._converted.delta) <= self.budget.epsilon
@@ -300,11 +303,20 @@ class Accountant:
                     f"{self.budget.epsilon}, is left."
                 )
             elif not self._affords_delta(spent, price):
-                after = _delta(spent) + _delta(price)
+                after = delta_of(spent) + delta_of(price)
+                whose = "" if account is None else f" of account {account!r}"
                 said = (
-                    f"Query {key!r} would take the delta of tests to {after:.3g}, past the "
-                    f"{self.for_tests:g} that were set aside for them when the ledger was opened."
+                    f"Query {key!r} would take the delta of tests{whose} to {after:.3g}, past the "
+                    f"{self.for_tests:g} that were set aside for them when the "
+                    f"{'ledger' if account is None else 'account'} was opened."
                 )
+                if account is not None and self.for_tests:
+                    # An account sets aside the share of its delta that the ledger sets aside of its own.
+                    least = after * self.budget.delta / self.for_tests
+                    said += (
+                        f" Of its delta of {self.budget.delta:g} that is the same share as on the ledger: "
+                        f"tests that take {after:.3g} need an account with a delta of {least:.3g}."
+                    )
             else:
                 after = self._held(spent + price).epsilon(self._converted.delta)
                 whose = f"epsilon to {after:.4g}, past the budget"
@@ -388,10 +400,6 @@ class Debit:
                 return None
             back += (n - asked[key]) * whole
         return back
-
-
-def _delta(curve: RdpCurve) -> float:
-    return curve.delta if isinstance(curve, Price) else 0.0
 
 
 @lru_cache(maxsize=256)

@@ -22,8 +22,9 @@ from ..errors import BudgetExhausted, LedgerConflict
 from ..ledger._chain import ChainedLedger
 from ..ledger.base import require_no_groups
 from ..ledger.opening import is_url, open_ledger
-from ..mechanisms.base import accountant_for, delta_of, is_by_batch, price_of
+from ..mechanisms.base import accountant_for, is_by_batch, price_of
 from ..privacy._files import write_whole
+from ..privacy._price import delta_of
 from ..privacy._rows import KeptRows
 from ..privacy.budget import Budget
 from ..privacy.rdp import RdpCurve

@@ -15,11 +15,12 @@ from ..accounting.audit.pairs import Moves, class_moves, label_moves
 from ..accounting.costs import public_numbers
 from ..errors import require_count
 from ..mechanisms._outcomes import Outcomes, chunks
-from ..mechanisms.base import delta_of, has_one_price, is_by_batch, item_of, label_space, price_of
+from ..mechanisms.base import has_one_price, is_by_batch, item_of, label_space, price_of
 from ..mechanisms.divergence import divergences
 from ..mechanisms.labels._outcomes import LabelOutcomes
 from ..mechanisms.registry import answers_of, listens
 from ..privacy import noise
+from ..privacy._price import delta_of
 from ..privacy.rdp import DEFAULT_ORDERS, Floats, RdpCurve
 from ..privacy.release import SILENT, Release, describe
 from ..privacy.votes import Integers, Unit, Votes
