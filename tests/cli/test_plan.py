@@ -5,6 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from tellers import GNMax, Unit
+from tellers.mechanisms import TestedGNMax
+from tellers.runs import parse_config
+
 SMALL = ["--teachers", "40", "--classes", "3", "--epsilon", "2", "--delta", "1e-5", "--queries", "500"]
 
 
@@ -72,3 +76,80 @@ def test_bad_input_is_explained(tellers, words, expected):
     assert done.returncode == 2
     assert expected in done.stderr
     assert "Traceback" not in done.stderr
+
+
+# A tested batch --------------------------------------------------------------------------------------------
+
+TESTED = ["--mechanism", "tested-gnmax", "--teachers", "60", "--classes", "3", "--delta", "1e-4"]
+
+
+def test_a_tested_batch_is_planned_for_so_many_queries(tellers):
+    done = tellers("plan", *TESTED, "--queries", "200", "--sigma", "12", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    test = TestedGNMax(**told["parameters"])
+    assert (test.sigma, test.n_queries) == (12.0, 200)
+    left, unit = 1e-4 - test.test_delta, Unit()
+    assert told["epsilon_passed"] == test.batch_price(unit, 200).epsilon(left)
+    assert told["epsilon_failed"] == test.fail_price(unit, 200).epsilon(left) < told["epsilon_passed"]
+    assert told["epsilon_untested"] == (200 * GNMax(12.0).price(unit)).epsilon(1e-4) > told["epsilon_passed"]
+    assert told["epsilon_full_price"] > told["epsilon_untested"]
+    [one] = told["pass_rates"]
+    assert "made-up" in one["proxy"]
+    assert 0.5 <= one["rate"] <= 1
+    # What is pasted is a run that its budget pays for.
+    config = parse_config(told["toml"])
+    assert config.build_mechanism() == test
+    assert config.accountant.affords(0 * test.batch_price(unit, 200), test.batch_price(unit, 200))
+
+
+def test_a_tested_batch_is_planned_for_an_epsilon_on_every_proxy(tellers, tmp_path):
+    rng = np.random.default_rng(7)
+    places = []
+    for name, p in (("clear", [1.0, 0.0, 0.0]), ("torn", [0.34, 0.33, 0.33])):
+        places += ["--proxy", tmp_path / f"{name}.npz"]
+        np.savez(places[-1], ballots=rng.choice(3, size=(60, 40), p=p))
+    how = ["--mechanism", "tested-gnmax", "--classes", "3", "--delta", "1e-4"]
+    done = tellers("plan", *how, "--epsilon", "3", "--queries", "900", *places[:2], "--json")
+    assert done.returncode == 0, done.stderr
+    clear = json.loads(done.stdout)
+    assert clear["epsilon_passed"] <= clear["budget"] == 3
+    assert 1 <= clear["parameters"]["n_queries"] <= 900
+    done = tellers("plan", *how, "--epsilon", "3", "--queries", "900", *places, "--json")
+    both = json.loads(done.stdout)
+    assert all(name in one["proxy"] for one, name in zip(both["pass_rates"], ("clear", "torn"), strict=True))
+    # One that is torn makes the plan dearer: fewer of its queries are paid for.
+    assert both["parameters"]["n_queries"] < clear["parameters"]["n_queries"]
+
+
+def test_people_are_told_what_a_tested_batch_costs_and_what_to_paste(tellers):
+    done = tellers("plan", *TESTED, "--queries", "10")
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    for words in ("if the batch passes", "if it fails", "of delta", 'name = "tested-gnmax"', "0.16 for each"):
+        assert words in said
+    # So few queries of so few teachers are cheaper without.
+    assert "no cheaper" in said
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ([], "--queries"),
+        (["--queries", "10", "--clear-cost", "3"], "--clear-cost"),
+        (["--queries", "10", "--rule", "clock"], "--rule"),
+        (["--queries", "10", "--labels", "4"], "--labels"),
+        (["--epsilon", "0.01", "--sigma", "12"], "pays for a test"),
+    ],
+)
+def test_what_a_tested_batch_is_not_planned_with(tellers, more, words):
+    done = tellers("plan", *TESTED, *more)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_other_plans_need_a_budget_and_one_proxy(tellers):
+    done = tellers("plan", "--teachers", "40", "--classes", "3", "--delta", "1e-5")
+    assert (done.returncode, "--epsilon" in done.stderr) == (2, True)
+    done = tellers("plan", *SMALL, "--proxy", "a.npz", "--proxy", "b.npz")
+    assert (done.returncode, "one --proxy" in done.stderr) == (2, True)

@@ -40,11 +40,20 @@ class PlannedRule(StrEnum):
 
 @options.takes_mechanism(after="mechanism")
 def command(
-    epsilon: Annotated[float, options.option("The budget.")],
     delta: options.Delta,
+    epsilon: Annotated[
+        float | None,
+        options.option("The budget; tested-gnmax: the most that may be stated, or leave it to the plan."),
+    ] = None,
     teachers: Annotated[int | None, options.option("How many teachers will vote.")] = None,
     classes: options.Classes = None,
-    queries: Annotated[int, options.option("How many public examples there are.")] = 10_000,
+    queries: Annotated[
+        int | None,
+        options.option(
+            "How many public examples there are, 10,000 if not said; tested-gnmax: how many its batch has, "
+            "or with --epsilon at most."
+        ),
+    ] = None,
     labels: Annotated[
         int | None,
         options.option(
@@ -63,9 +72,10 @@ def command(
     agreement: Annotated[float, options.option("Assumed share of right votes, on average.")] = 0.9,
     concentration: Annotated[float, options.option("Below 2: most queries easy, a few hard.")] = 1.5,
     proxy: Annotated[
-        Path | None,
+        list[Path] | None,
         options.option(
-            "Public votes to plan on instead of an assumed consensus; 'truth' in it where it is known."
+            "Public votes to plan on instead of an assumed consensus; 'truth' in it where it is known. "
+            "tested-gnmax: as often as there are some."
         ),
     ] = None,
     plot: Annotated[
@@ -110,21 +120,43 @@ def command(
     cost. Nothing private is looked at, so everything here may be shown and nothing is spent.
 
     With --multilabel examples have many labels, and mechanisms that vote on them are compared. With
-    --mechanism and its parameters that one setting is tried.
+    --mechanism and its parameters that one setting is tried. Of tested-gnmax the whole batch is planned: what
+    to propose for so many --queries, or for as many as --epsilon pays for, and the settings to paste.
 
     Example:
 
     \b
     tellers plan --teachers 250 --classes 10 --epsilon 2 --delta 1e-5 --queries 9000
     tellers plan --multilabel --teachers 50 --labels 22 --yes-rate 0.1 --epsilon 20 --delta 1e-5
+    tellers plan --mechanism tested-gnmax --teachers 250 --classes 10 --queries 461 --delta 1e-5
     """
     named = None if mechanism is None else str(mechanism)
     _require_mechanism(named, given, labels=labels, multilabel=multilabel)
+    if named is not None and options.is_one_batch(named):
+        foreign = {
+            "labels": labels, "against": against if against != "public" else None, "plot": plot,
+            "rule": rule if rule != "auto" else None, "yes_rate": yes_rate, "correlation": correlation,
+            "max_loss": max_loss, "plots": plots,
+            **{name: value for name, value in given.items() if name != "sigma"},
+        }  # fmt: skip
+        words = f"with --mechanism {named}, whose one batch is planned as a whole"
+        options.refuse(foreign, words, "Leave it out: the plan finds the rest of it.")
+        assumed = (teachers, classes, agreement, concentration)
+        _tell_test(
+            assumed, proxy or [], epsilon=epsilon, delta=delta, n_queries=queries, sigma=given.get("sigma"),
+            as_json=as_json,
+        )  # fmt: skip
+        return
+    if epsilon is None:
+        raise ValueError("Expected --epsilon, the budget, got none. For example: --epsilon 2")
+    if len(proxy or []) > 1:
+        raise ValueError("Expected one --proxy to plan on, got several. Leave the others out.")
+    queries, one_proxy = 10_000 if queries is None else queries, proxy[0] if proxy else None
     of_labels = {"yes_rate": yes_rate, "correlation": correlation}
     if multilabel:
         single = {"classes": classes, "plot": plot, "against": against if against != "public" else None}
         options.refuse(single, "with --multilabel, where it means nothing", _LEAVE)
-        if proxy is not None:
+        if one_proxy is not None:
             options.refuse(of_labels, "with --proxy, where it means nothing", _LEAVE)
     else:
         many = {**of_labels, "max_loss": max_loss, "plots": plots, "groups": given["groups"]}
@@ -134,7 +166,7 @@ def command(
 
     budget = Budget(epsilon, delta)
     width = labels if multilabel else classes
-    assumed = planning.Assumed(teachers, width, agreement, concentration, yes_rate, correlation)
+    about = planning.Assumed(teachers, width, agreement, concentration, yes_rate, correlation)
     terms: dict[str, Any] = {"budget": budget, "bars": partial(show.progress_bar, wanted=not as_json)}
     if multilabel:
         if plots is not None:
@@ -143,7 +175,7 @@ def command(
             planning.require_matplotlib("--plots")
         # Groups alone are tried as sets among all others.
         groups = options.parsed("groups", given["groups"]) if given["groups"] and named is None else ()
-        votes, notes = planning.label_proxy(proxy, assumed)
+        votes, notes = planning.label_proxy(one_proxy, about)
         chosen = None
         if named is not None:
             chosen = options.build_mechanism(named, n_labels=votes.width, **given)
@@ -162,7 +194,7 @@ def command(
             )
         for_people = partial(_print_advice, advice, budget, top)
     else:
-        votes, notes = planning.class_proxy(proxy, assumed)
+        votes, notes = planning.class_proxy(one_proxy, about)
         if against is AgainstName.exact:
             notes.append(
                 "The exact cost of a real run is private. Fix the number of queries beforehand; stopping "
@@ -188,6 +220,46 @@ def command(
         for_people = partial(_print_plans, plans, budget, top)
     told = {"epsilon": epsilon, "delta": delta, **told, "notes": notes}
     show.tell(told, for_people, as_json=as_json)
+
+
+def _tell_test(
+    assumed: tuple[int | None, int | None, float, float],
+    proxies: list[Path],
+    *,
+    epsilon: float | None,
+    delta: float,
+    n_queries: int | None,
+    sigma: float | None,
+    as_json: bool,
+) -> None:
+    """Plan a tested batch, and say what to propose, what it costs either way, and what to paste."""
+    from ..runs import _planning as planning
+
+    found, notes = planning.plan_batch(
+        proxies, planning.Assumed(*assumed), epsilon=epsilon, delta=delta, n_queries=n_queries, sigma=sigma
+    )
+    told = {**found.as_dict(), "notes": notes}
+    show.tell(told, _print_test, as_json=as_json)
+
+
+def _print_test(told: dict[str, Any]) -> None:
+    screen, n_queries = show.console(), told["parameters"]["n_queries"]
+    screen.print()
+    passed, failed = show.figure(told["epsilon_passed"]), show.figure(told["epsilon_failed"])
+    found = f"epsilon {passed} for {n_queries:,} labels"
+    screen.print(show.headline("Test a batch: ", found, f", at delta {told['delta']:g} in all.\n"))
+    rows = show.table("what", "epsilon", numbers=[1])
+    rows.add_row("if the batch passes: all of it is answered", passed)
+    rows.add_row("if it fails: nothing is answered, and the test is paid", failed)
+    rows.add_row("if it fails and is asked again at the full price", show.figure(told["epsilon_full_price"]))
+    rows.add_row("the same queries without a test", show.figure(told["epsilon_untested"]))
+    screen.print(show.indented(rows))
+    share = told["test_delta"] / told["delta"]
+    screen.print(f"The test takes {told['test_delta']:g} of delta ({share:.0%}), whatever comes out.")
+    for one in told["pass_rates"]:
+        screen.print(f"Batches drawn from {one['proxy']} pass: {one['rate']:.0%}", markup=False)
+    screen.print("\nPaste into the settings of a run:\n", style="dim")
+    screen.print(told["toml"], markup=False)
 
 
 def _by_rule(

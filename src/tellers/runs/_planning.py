@@ -1,5 +1,6 @@
 """Planning a run on public votes: a proxy, or votes that are made up from assumptions; and pictures of it."""
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
@@ -21,6 +22,7 @@ from ..accounting.plan_multilabel import (
     set_gaps,
     sweeps_of,
 )
+from ..accounting.plan_tested import TestPlan, plan_most_tested, plan_test
 from ..errors import MissingExtra
 from ..mechanisms.base import is_by_batch, price_of
 from ..privacy._clock import Clock
@@ -28,12 +30,14 @@ from ..privacy._price import itemised
 from ..privacy.budget import Accountant, Budget
 from ..privacy.votes import Unit, kept
 from ..teachers.store import HeldVotes, VoteFile, hold_votes, read_votes
+from .labelling import price_after_fail
+from .settings._document import toml_value
 
 Bars = Callable[[int, str], AbstractContextManager[Callable[[int], None] | None]]
 """Shows a bar for so many of something, and hands out what moves it on."""
 
 # Queries looked at: of a proxy, and made-up ones.
-_MOST_CLASSES, _MADE_CLASSES, _QUERIES = 500, 300, 200
+_MOST_CLASSES, _MADE_CLASSES, _QUERIES, _MADE_BATCH = 500, 300, 200, 2000
 # Pictures need shapes more than decimals.
 _DRAWN = 60
 
@@ -123,8 +127,7 @@ def plan_classes(
     if mechanism is not None and is_by_batch(mechanism):
         raise ValueError(
             f"Expected a mechanism that is paid by the query, got {type(mechanism).__name__}, whose one "
-            "batch is planned as a whole: tellers.accounting.plan_test proposes it, and `tellers account` "
-            "says what it costs."
+            "batch is paid as a whole: `tellers account` says what it costs."
         )
     if n_labels is not None:
         return [sigma_for_labels(n_labels, file.votes, file.truth, budget=budget, against=against)]
@@ -139,6 +142,122 @@ def plan_classes(
             mechanisms=tried,
             progress=progress,
         )
+
+
+_SIGMA_PER_TEACHER = 0.16
+"""The noise of a tested batch where none is named: 40 for 250 teachers. More hardly makes it cheaper."""
+
+
+@dataclass(frozen=True)
+class PlannedBatch:
+    """A tested batch with what to expect of it, proxy by proxy; all of it public."""
+
+    plan: TestPlan
+    proxies: tuple[str, ...]
+    epsilon: float | None = None
+
+    @property
+    def budget(self) -> float:
+        """Return the epsilon that was named, or what a ledger needs to pay for the batch, rounded up."""
+        if self.epsilon is not None:
+            return self.epsilon
+        least = self.plan.accountant().budget.epsilon
+        return math.ceil(least * 1e4 - 1e-6) / 1e4
+
+    @property
+    def untested(self) -> float:
+        """Return the epsilon of the same queries without a test."""
+        test = self.plan.mechanism
+        return (test.n_queries * test.without_test().price(Unit())).epsilon(self.plan.delta)
+
+    @property
+    def toml(self) -> str:
+        """Return the settings of a run that asks this batch."""
+        given = asdict(self.plan.mechanism)
+        lines = [f"{name} = {toml_value(value)}" for name, value in given.items()]
+        budget = [f"epsilon = {toml_value(self.budget)}", f"delta = {toml_value(self.plan.delta)}"]
+        return "\n".join(["[mechanism]", 'name = "tested-gnmax"', *lines, "", "[budget]", *budget])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as plain values for JSON."""
+        plan, test = self.plan, self.plan.mechanism
+        rates = zip(self.proxies, plan.pass_rates, strict=True)
+        left = plan.delta - test.test_delta
+        return {
+            "mechanism": "tested-gnmax",
+            "parameters": asdict(test),
+            "teachers": plan.n_teachers,
+            "classes": plan.n_classes,
+            "delta": plan.delta,
+            "test_delta": test.test_delta,
+            "epsilon_passed": plan.epsilon,
+            "epsilon_failed": plan.failed_epsilon,
+            "epsilon_full_price": price_after_fail(test, test.n_queries).epsilon(left),
+            "epsilon_untested": self.untested,
+            "budget": self.budget,
+            "pass_rates": [{"proxy": name, "rate": rate} for name, rate in rates],
+            "toml": self.toml,
+        }
+
+
+def plan_batch(
+    proxies: Sequence[Path],
+    assumed: Assumed,
+    *,
+    epsilon: float | None,
+    delta: float,
+    n_queries: int | None,
+    sigma: float | None,
+) -> tuple[PlannedBatch, list[str]]:
+    """Return what to propose for a tested batch, and what there is to say of it; from public votes alone.
+
+    It has `n_queries` queries, or, where an epsilon is given, as many of them as that pays for.
+    """
+    if n_queries is None and epsilon is None:
+        raise ValueError(
+            "Expected --queries, how many the batch has, or --epsilon, what it may cost, got neither. For "
+            "example: --queries 461"
+        )
+    notes: list[str] = []
+    if proxies:
+        files = [read_votes(place, n_classes=assumed.width) for place in proxies]
+        votes, names = [file.votes for file in files], tuple(str(place) for place in proxies)
+        notes += [
+            f"{place.name}: {note}" for place, file in zip(proxies, files, strict=True) for note in file.notes
+        ]
+        n_teachers, n_classes = votes[0].n_teachers, votes[0].n_classes
+        _require_same("teachers", assumed.n_teachers, n_teachers)
+    else:
+        consensus = Consensus(agreement=assumed.agreement, concentration=assumed.concentration)
+        n_teachers, n_classes = _declared(assumed, "--classes", "--classes 10", 250)
+        votes = [consensus.votes(n_teachers, n_classes, n_queries=_MADE_BATCH, seed=0)[0]]
+        names = (f"{_MADE_BATCH} made-up queries: {consensus}",)
+    if sigma is None:
+        sigma = float(f"{_SIGMA_PER_TEACHER * n_teachers:.3g}")
+        notes.append(f"No --sigma was named: {sigma:g}, {_SIGMA_PER_TEACHER:g} for each teacher.")
+    about: dict[str, Any] = {
+        "n_teachers": n_teachers, "n_classes": n_classes, "delta": delta, "proxies": votes,
+    }  # fmt: skip
+    if epsilon is None:
+        assert n_queries is not None
+        plan = plan_test(sigma, n_queries=n_queries, **about)
+    else:
+        most = 10_000 if n_queries is None else n_queries
+        most_tested = plan_most_tested(epsilon, sigma, most=most, **about)
+        if most_tested is None:
+            raise ValueError(
+                f"Expected an epsilon that pays for a test and one label, got {epsilon:g}. Raise it, or take "
+                "more teachers."
+            )
+        plan = most_tested
+    notes.append("How often batches pass is a forecast, and what is stated holds for all votes.")
+    found = PlannedBatch(plan, names, epsilon)
+    if found.untested <= plan.epsilon:
+        notes.append(
+            f"A test makes this batch no cheaper: gnmax answers it for epsilon {found.untested:.4g} "
+            "without one."
+        )
+    return found, notes
 
 
 @dataclass(frozen=True)

@@ -245,15 +245,40 @@ def pool_order(X_pool: Any, order: Order, *, seed: int) -> Indices:
     return np.random.default_rng(seed).permutation(n_pool).astype(np.int64)
 
 
-def most_expected(n_queries: int, *mechanisms: Mechanism | None, **counts: int) -> RdpCurve:
+def most_expected(
+    n_queries: int, *mechanisms: Mechanism | None, after_fail: AfterFail = "stop", **counts: int
+) -> RdpCurve:
     """Return the price of so many queries, of whichever mechanism is dearer at each order.
 
     Known before the first question is asked, it may be stated whatever comes out. `counts` are the numbers of
-    teachers and classes that a price may go by.
+    teachers and classes that a price may go by. Where a batch is asked again at the full price after it
+    failed its test, that path is one of those that count.
+
+    Guarantee: no path costs more, at any order: the batch passes, or its test and the full price are paid.
+    Assumes:   after a test that failed no row is asked more than once again.
+    Reference: Feldman and Zrnic 2021: at each order charges that add up to at most a fixed value; see
+               "A tested release".
     """
     used = [mechanism for mechanism in mechanisms if mechanism is not None]
+    prices = [price_of(mechanism, Unit(), n_queries, **counts) for mechanism in used]
+    if after_fail == "full price":
+        prices += [price_after_fail(one, n_queries, **counts) for one in used if is_one_batch(one)]
     # A curve alone: what prices add to delta is set aside, and no part of an epsilon.
-    return RdpCurve.largest(price_of(mechanism, Unit(), n_queries, **counts) for mechanism in used)
+    return RdpCurve.largest(prices)
+
+
+def price_after_fail(tested: Any, n_queries: int, **counts: int) -> RdpCurve:
+    """Return what a test that failed costs together with all of its queries at the full price.
+
+    >>> from tellers.mechanisms import TestedGNMax
+    >>> tested = TestedGNMax(
+    ...     40.0, clear_cost=0.5, test_sigma=5.0, held_at=13.0, test_delta=2e-6, n_queries=461)
+    >>> plain = price_of(tested.without_test(), Unit(), 461)
+    >>> bool((price_after_fail(tested, 461).values > plain.values).all())
+    True
+    """
+    failed: RdpCurve = tested.fail_price(Unit(), n_queries)
+    return failed + price_of(tested.without_test(), Unit(), n_queries, **counts)
 
 
 def guaranteed_epsilon(
