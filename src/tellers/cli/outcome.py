@@ -165,9 +165,8 @@ def tell(result: "RunResult", folder: Path, *, public_data: bool = False) -> Non
     if public_data:
         words = "the digits are public, so private numbers are shown too; on your data they stay in "
         console.print(show.note(f"{words}{folder / 'private'}."))
-    console.print(
-        f"Open {folder / 'report.html'} in a browser. The student and its card: {folder / 'student'}"
-    )
+    where = "There is no student." if result.is_void else f"The student and its card: {folder / 'student'}"
+    console.print(f"Open {folder / 'report.html'} in a browser. {where}")
     sound = folder / "sound.html"
     if sound.exists():
         console.print(f"What it hears, and curves of every label: {sound}", markup=False, soft_wrap=True)
@@ -177,6 +176,8 @@ def _summary(result: "RunResult") -> Any:
     asked, student, spent = result.queries, result.student, result.spent
     table = show.table("", "")
     table.add_row("labels released", _released(result))
+    if result.tested is not None:
+        table.add_row("tested", f"{result.tested.words} ({result.tested.terms})")
     if student.labels_right is not None:
         table.add_row("of them right", f"{student.labels_right:.1%}")
     guarantee = f"epsilon {show.figure(spent.epsilon)} at delta {spent.delta:g}"
@@ -190,6 +191,9 @@ def _summary(result: "RunResult") -> Any:
     if spent.shared and spent.charged is not None:
         together = f"epsilon {show.figure(spent.charged)} of {result.budget.epsilon:g}"
         table.add_row("with all others", f"{together} is charged to the ledger so far")
+    if result.is_void and spent.charged is not None:
+        charged = f"epsilon {show.figure(spent.charged)} of {result.budget.epsilon:g}"
+        table.add_row("spent", f"{charged}, for the test alone")
     table.add_row("stopped by", asked.stopped_by)
     found, words = student.known_scores, _OF_LABELS if result.labels else _OF_CLASSES
     scores = ", ".join(f"{word} {found[name]:.3f}" for name, word in words.items() if name in found)

@@ -5,10 +5,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
+import typer
+
 from . import options
 
 if TYPE_CHECKING:
     from ..runs.settings.sections import RunConfig
+
+
+NO_STUDENT = 3
+"""The exit code of a run that came to its end without a student: its batch failed its test."""
 
 
 class Step(StrEnum):
@@ -104,3 +110,5 @@ def carry_out(
 
         words = f"{folder} has come to its {until.value}. Go on with it: --resume."
         screen.console().print(screen.note(words))
+    if done is not None and done.result.is_void:
+        raise typer.Exit(NO_STUDENT)

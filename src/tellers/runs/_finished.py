@@ -18,6 +18,7 @@ from ..ledger._chain import ChainedLedger
 from ..ledger.base import Entry
 from ..ledger.opening import is_url
 from ..mechanisms.base import Mechanism
+from ..privacy._price import delta_of
 from ..privacy.budget import Accountant
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import SILENT
@@ -311,7 +312,8 @@ def account_for_pool(run: FinishedRun, *, private: bool = False) -> PoolAccount:
     labels, delta = run.labels(), run.config.budget.delta
     with run.books() as ledger:
         own = (each.charged for each in ledger.entries() if each.key.startswith(f"{run.folder.key}/"))
-        renyi = sum(own, start=RdpCurve.zero()).epsilon(delta)
+        charged = sum(own, start=RdpCurve.zero())
+        renyi = charged.epsilon(delta - delta_of(charged))  # a test took its part of delta
         left, rule = run.accountant.left(ledger.spent), run.accountant.rule
     exact = None
     if private and len(labels) and not takes_part(run.config):

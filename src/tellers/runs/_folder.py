@@ -137,6 +137,9 @@ def begin(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
     changed = unlike(read_config(folder.config), given)
     # A student that takes part decides what is asked, and how; one that only learns may be another one.
     free = _MAY_CHANGE if takes_part(config) else (*_MAY_CHANGE, "student.")
+    if config.queries.after_fail == "full price":
+        # Whether a batch failed is public, and what goes on after it is paid for.
+        free = (*free, "queries.after_fail")
     fixed = [key for key in changed if not key.startswith(free)]
     if fixed:
         raise ValueError(

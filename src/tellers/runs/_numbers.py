@@ -44,6 +44,7 @@ from .result import (
     RunResult,
     SpentPart,
     StudentPart,
+    TestedPart,
 )
 from .settings.files import config_as_dict
 from .settings.sections import RunConfig
@@ -119,6 +120,7 @@ def public_result(
         queries=queries_part(
             labels, order=config.queries.order, stopped_by=_stopped_by(config, labels, spending)
         ),
+        **tested_part(config.build_mechanism(), labels, after_fail=config.queries.after_fail),
         cost=tuple(
             CostPoint(n_queries=n, epsilon=epsilon, **({} if left is None else {"left": left}))
             for n, epsilon, left in spending.curve
@@ -139,6 +141,17 @@ def public_result(
         warnings=tuple(_warnings(voting, labels, spending)),
         **own,
     )
+
+
+def tested_part(mechanism: Any, labels: Labels, *, after_fail: str) -> dict[str, TestedPart]:
+    """Return what came of the test of a batch, as a section of a result, or nothing where none was tested."""
+    if labels.passed is None:
+        return {}
+    part = TestedPart(
+        passed=labels.passed, clear_cost=mechanism.clear_cost, held_at=mechanism.held_at,
+        delta=mechanism.test_delta, after_fail=after_fail,
+    )  # fmt: skip
+    return {"tested": part}
 
 
 def queries_part(labels: Labels, *, order: str, stopped_by: str) -> QueriesPart:
@@ -201,8 +214,8 @@ def _label_results(
 
 
 def _class_results(student: Any, tables: Tables) -> dict[str, Any]:
-    """Return how good the student is on the test rows, on average and class by class."""
-    if tables.test is None:
+    """Return how good the student is on the test rows, on average and class by class; None is no student."""
+    if tables.test is None or student is None:
         return {"accuracy": None, "per_class": ()}
     said, truth = np.asarray(student.predict(tables.test.X)), tables.test.y
     classes = np.arange(tables.private.n_classes)
@@ -283,6 +296,12 @@ def _warnings(voting: Voting, labels: Labels, spending: Spending) -> list[str]:
     config, assignment, said = voting.config, voting.assignment, []
     if config.budget.stop == "private":
         said.append(_PRIVATE_STOP)
+    if labels.is_void:
+        said.append(
+            "The batch failed its test and nothing was released but that: there is no student. To go on, ask "
+            "the same rows at the full price, as far as the budget goes: [queries] after_fail = "
+            '"full price", and --resume. A plan for less clear votes passes more often: tellers plan.'
+        )
     if labels.n_lost:
         said.append(
             f"{labels.n_lost} queries were charged and lost when a run was interrupted between its price and "

@@ -31,9 +31,11 @@ from ..teachers.store import read_votes, save_votes
 from ._folder import RunFolder, keep_troubles, make_student, make_teacher, publications_of, takes_part
 from ._tables import Tables, save_partition
 from .labelling import (
+    AfterFail,
     Labels,
     NextRoom,
     Progress,
+    after_fail_key,
     guaranteed_epsilon,
     is_one_batch,
     label_pool,
@@ -363,8 +365,7 @@ def release_labels(voting: Voting, votes: Votes, ledger: Ledger) -> tuple[Labels
     spending = spent_on(
         ledger, assignment, config.accountant, key=key, most=most, counts=counts_of(votes),
         used=[mechanism, warm_up], note=note, is_over=labels.stopped_by == "the budget",
-        # What follows a failed test is limited by the budget alone.
-        is_fixed=asking.after_fail == "stop",
+        after_fail=asking.after_fail,
     )  # fmt: skip
     content = io.BytesIO()
     values = {} if labels.values is None else {"values": labels.values}
@@ -419,11 +420,13 @@ def spent_on(
     is_over: bool,
     note: str = "",
     is_fixed: bool = True,
+    after_fail: AfterFail = "stop",
 ) -> Spending:
     """Return what the ledger says of the questions under a key, of which there could be `most`.
 
     `is_fixed` says that this was known before the first release, and who would be asked; only then may less
-    than the budget be stated. `counts` are the numbers of teachers and classes that prices go by.
+    than the budget be stated. `counts` are the numbers of teachers and classes that prices go by, and
+    `after_fail` says what follows a failed test: both paths are public, and the dearer one is stated.
     """
     mechanisms = [one for one in used if one is not None]
     # What it took to publish the cost of a run is told with what was published.
@@ -433,6 +436,8 @@ def spent_on(
     on_clock = accountant.clock is not None
     for entry in ledger.entries():
         total = total + entry.charged
+        if entry.key.startswith(f"{after_fail_key(key)}/"):
+            after_fail = "full price"  # whatever the settings say by now
         if entry.key.startswith(asked):
             n_asked += int(entry.event["n_queries"])
             left = accountant.left(total) if on_clock else None
@@ -447,7 +452,8 @@ def spent_on(
             note=note, is_over=is_over, is_fixed=alone and is_fixed,
         )  # fmt: skip
         return Spending(personal.epsilon, charged, tuple(curve), personal, not alone)
-    worst = most_expected(most, *mechanisms, **counts) if alone and is_fixed else None
+    fixed = alone and is_fixed
+    worst = most_expected(most, *mechanisms, after_fail=after_fail, **counts) if fixed else None
     epsilon = guaranteed_epsilon(ledger, accountant, most=worst, besides=published)
     if on_clock:
         left, delta = accountant.left(ledger.spent), accountant.budget.delta

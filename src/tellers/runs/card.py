@@ -25,7 +25,7 @@ from ..privacy._files import cap, read_bounded, sync_folder, write_whole
 from ..privacy.budget import clock_words
 from ..privacy.relation import Relation
 from ..teachers.models import dump_model, load_model, type_name
-from .result import SCORES, PublishedCosts, RunResult
+from .result import SCORES, PublishedCosts, RunResult, TestedPart
 
 _EVERYONE = (
     "What is true of people in general can be learned from the student; that is its purpose. Only what hangs "
@@ -75,7 +75,7 @@ class ModelCard:
     what the guarantee compares; a card of an older version has none. `published` is what was released of the
     cost of these very votes, if anything was: an upper value, no guarantee. `clock` says, of a budget that is
     held on a clock, whose epsilon this is and how much of the clock is left, and `renyi` is the Rényi epsilon
-    of the same releases, to compare.
+    of the same releases, to compare. `tested` says whether the queries passed their test as one batch.
 
     Guarantee: (epsilon, delta)-differential privacy of the student for one unit, if `is_guarantee`.
     Assumes:   the numbers come from a ledger whose prices are worst-case; see `not_guaranteed`.
@@ -121,6 +121,7 @@ class ModelCard:
     published: PublishedCosts | None = None
     clock: str = ""
     renyi: float | None = None
+    tested: TestedPart | None = None
 
     def __post_init__(self) -> None:
         require_count(n_teachers=self.n_teachers)
@@ -178,6 +179,7 @@ class ModelCard:
             published=run.published,
             clock=clock_words(run.budget.epsilon, run.budget.left) if run.budget.rule == "clock" else "",
             renyi=spent.renyi,
+            tested=run.tested,
         )
 
     @property
@@ -222,6 +224,7 @@ class ModelCard:
             **({"published": self.published.as_dict()} if self.published else {}),
             **({"clock": self.clock} if self.clock else {}),
             **({"renyi": self.renyi} if self.renyi is not None else {}),
+            **({"tested": self.tested.as_dict()} if self.tested else {}),
         }
 
     def markdown(self) -> str:
@@ -244,6 +247,7 @@ class ModelCard:
             "Epsilon": epsilon + (" (a guarantee)" if self.is_guarantee else " (not a guarantee)"),
             **({"Held on a clock": self.clock} if self.clock else {}),
             **({"To compare": renyi_words(self.renyi)} if self.renyi is not None else {}),
+            **({"Test": f"{self.tested.words}; {self.tested.terms}"} if self.tested else {}),
             **({"Published epsilon": _upper(self.published)} if self.published else {}),
             **({"All releases together": self.together} if self.together else {}),
             "Made": self.created or "no date",

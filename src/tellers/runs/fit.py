@@ -32,6 +32,7 @@ from ..ledger.sqlite import SqliteLedger
 from ..mechanisms.base import Mechanism, accountant_for, price_of
 from ..privacy import noise
 from ..privacy._files import write_whole
+from ..privacy._price import delta_of
 from ..privacy.budget import Accountant, Budget, clock_words
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import SILENT, describe
@@ -42,7 +43,7 @@ from ..teachers.models import describe_estimator
 from ..teachers.partitions import partition
 from ..teachers.pool import VotedPool
 from ._catalogue import make_model
-from ._numbers import label_counts, queries_part, versions_of
+from ._numbers import label_counts, queries_part, tested_part, versions_of
 from ._voting import Spending, begin_asking, counts_of, spent_on
 from .card import ModelCard, export_student
 from .labelling import AfterFail, Labels, Order, check_asking, label_pool
@@ -597,9 +598,15 @@ class Fitting:
                     is_over=released.stopped_by == "the budget",
                     # A cap counts if it was set before the first release, which only a fresh ledger is sure
                     # of. Without those who left there is less noise: a price for all of it was not known.
-                    is_fixed=self.ledger is None and not assignment.leave and asking.after_fail == "stop",
+                    is_fixed=self.ledger is None and not assignment.leave, after_fail=asking.after_fail,
                 )  # fmt: skip
                 self._record(released, rows, spending, ledger=ledger, held=accountant, reasons=reasons)
+                if released.is_void:
+                    raise ValueError(
+                        "Expected a batch that passes its test, got one that failed: nothing was released, "
+                        "and there is no student. Queries(after_fail='full price') asks the same rows again "
+                        "without a test, as far as the budget goes; or plan for votes that are less clear."
+                    )
                 self.student_ = self._taught(pool, released, seed=learn, lenient=is_open)
 
     def _reasons(self, *, declared: bool, pooled: bool, seeded: bool) -> list[str]:
@@ -746,7 +753,8 @@ def public_result(
     parameters = describe(fitted.mechanism_, noise.secure())["parameters"]
     names, own = {"class_names": tuple(map(str, fitted.classes_))}, dict[str, Any]()
     kind, model, scores = "supervised", model_name(student), dict[str, Any]()
-    renyi = fitted.spent_.epsilon(fitted.delta_)
+    # What a test takes of delta is not there to convert with.
+    renyi = fitted.spent_.epsilon(fitted.delta_ - delta_of(fitted.spent_))
 
     def on_clock(told: dict[str, Any]) -> dict[str, Any]:
         return told if fitted.rule_ == "clock" else {}
@@ -795,6 +803,7 @@ def public_result(
             why=fitted.why_,
         ),
         queries=queries_part(released, order=fitted._queries.order, stopped_by=fitted.stopped_by_),
+        **tested_part(fitted.mechanism_, released, after_fail=fitted._queries.after_fail),
         student=StudentPart(
             kind=kind,
             model=model,

@@ -65,6 +65,11 @@ class Labels:
         return _n_answered(self.by_teachers)
 
     @property
+    def is_void(self) -> bool:
+        """Return whether a batch failed its test and not one label came of it, afterwards neither."""
+        return self.passed is False and not self.n_answered
+
+    @property
     def n_told(self) -> int:
         """Return how many labels the teachers told, over all rows."""
         return int(self.by_teachers.sum())
@@ -187,10 +192,27 @@ def label_pool(
         return replace(labels, passed=False, stopped_by="a failed test")
     plain = replace(room, mechanism=tested.without_test())
     again = _Run(
-        plain, run.queries, key=f"{key}/full", most=most, n_labels=None, batch=after_batch, may_stop=True
+        plain,
+        run.queries,
+        key=after_fail_key(key),
+        most=most,
+        n_labels=None,
+        batch=after_batch,
+        may_stop=True,
     )
     again.ask(labels.rows, plain.mechanism, None, progress=progress)
+    if not (again.releases or again.n_lost):
+        return replace(labels, passed=False, stopped_by="the budget")  # which pays for no row again
     return replace(again.labels(), n_lost=run.n_lost + again.n_lost, passed=False)
+
+
+def after_fail_key(key: str) -> str:
+    """Return what the keys of rows begin with that are asked again after a test failed.
+
+    >>> after_fail_key("pool")
+    'pool/full'
+    """
+    return f"{key}/full"
 
 
 def is_one_batch(mechanism: Mechanism) -> bool:

@@ -65,7 +65,10 @@ ShowGroups = Callable[[list[dict[str, Any]], tuple[str, ...]], object]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Finished:
-    """What came of a run: its public result, the student, and private numbers where they were asked for."""
+    """What came of a run: its public result, the student, and private numbers where they were asked for.
+
+    There is no student where a batch failed its test and nothing was released.
+    """
 
     result: RunResult
     student: Any
@@ -225,11 +228,13 @@ def _carry_out(
             write_whole(folder.path / "labels.csv", _as_csv(config, labels), shared=True)
     if until == "labels":
         return None
-    with steps.step("student"):
-        student = teach(
-            config, tables, labels, spending, progress=partial(steps.show, "student"),
-            training=folder.lesson(config.student),
-        )  # fmt: skip
+    student = None
+    if not labels.is_void:
+        with steps.step("student"):
+            student = teach(
+                config, tables, labels, spending, progress=partial(steps.show, "student"),
+                training=folder.lesson(config.student),
+            )  # fmt: skip
     result = public_result(voting, labels, spending, student, seconds=steps.seconds, started=steps.started)
     if folder.result.exists() or folder.publication.exists():
         from .publishing import with_published
@@ -241,9 +246,10 @@ def _carry_out(
             seen = (votes, voting.test_votes(absent))
             private = private_numbers(voting, labels, spending, *seen, seconds=steps.seconds)
             write_json(folder.summary, private.as_dict(), public=False)
-        export_student(
-            student, folder.student, card=ModelCard.from_result(result), overwrite=True, beside=beside
-        )
+        if student is not None:
+            export_student(
+                student, folder.student, card=ModelCard.from_result(result), overwrite=True, beside=beside
+            )
         shutil.rmtree(folder.training, ignore_errors=True)  # it is taught
         # Last but for the pages, as it says that the run is done.
         write_result(folder.path, result)

@@ -260,6 +260,39 @@ class QueriesPart(ResultPart):
     stopped_by: StrictStr = ""
 
 
+class TestedPart(ResultPart):
+    """What came of the test of a batch: all of it was released, or nothing but that it failed.
+
+    `clear_cost` is what its labels might cost, a Rényi value at the order `held_at`, and `delta` what the
+    test took of the delta of the run; both were fixed beforehand. `after_fail` says what was to follow.
+    """
+
+    __test__: ClassVar[bool] = False  # no test of its own, whatever its name begins with
+
+    passed: StrictBool
+    clear_cost: Number
+    held_at: Number
+    delta: Share
+    after_fail: StrictStr = "stop"
+
+    @property
+    def words(self) -> str:
+        """Return what came of it, in plain words."""
+        if self.passed:
+            return "the batch passed its test"
+        if self.after_fail == "stop":
+            return "the batch failed its test: nothing was released"
+        return "the batch failed its test; its rows were asked again at the full price"
+
+    @property
+    def terms(self) -> str:
+        """Return what was fixed beforehand, in plain words."""
+        return (
+            f"a clear batch may cost {self.clear_cost:g} at Rényi order {self.held_at:g}; the test takes "
+            f"{self.delta:g} of delta, whatever comes out"
+        )
+
+
 class CostPoint(ResultPart):
     """The epsilon after so many queries; on a clock, which is one number, also what was left of it."""
 
@@ -629,7 +662,9 @@ class RunResult(ResultPart):
     Nothing in it comes from private data except through a mechanism that was charged, and through test rows
     that are treated as public. Of a run with classes `labels` is empty and `student.per_class` has a line for
     each; of one with many labels per row it is the other way around. `personal` is there where people had
-    budgets of their own, `published` where something was published of the cost of these very votes.
+    budgets of their own, `tested` where the queries were one batch that a test let through or not, and
+    `published` where something was published of the cost of these very votes. `student` names who was to
+    learn also where nothing came out to learn from.
     `result["spent"]["epsilon"]` reads it as the file does.
 
     >>> RunResult.from_dict({"format": 1, "seed": "seven"})
@@ -645,6 +680,7 @@ class RunResult(ResultPart):
     budget: BudgetPart
     spent: SpentPart
     queries: QueriesPart
+    tested: TestedPart | None = None
     cost: tuple[CostPoint, ...] = ()
     personal: PersonalPart | None = None
     labels: tuple[LabelPart, ...] = ()
@@ -665,6 +701,11 @@ class RunResult(ResultPart):
         if isinstance(published, Mapping):
             _require_format(published, _FORMATS, what="a publication")
         return super().from_dict(table)
+
+    @property
+    def is_void(self) -> bool:
+        """Say whether a batch failed its test and no label came out, so that there is no student."""
+        return self.tested is not None and not self.tested.passed and not self.queries.n_answered
 
     @property
     def curve(self) -> tuple[tuple[int, float], ...]:
