@@ -86,33 +86,32 @@ def joint_law(batch, *, sigma, passes):
     return np.concatenate([[1 - passes], passes * labels])
 
 
-def overcharge(p, q, *, curves, at):
-    """Return the logarithm of the mean that sound charges keep below 0, at one order, one direction."""
-    order = DEFAULT_ORDERS[at]
-    charges = np.full(p.size, curves[1].values[at])
+def joint_laws(batches, *, sigma, passes):
+    """Return the law of every batch, as `joint_law` does of one."""
+    tallies, which = np.unique(batches.reshape(-1, batches.shape[2]), axis=0, return_inverse=True)
+    known = np.array([label_law(tuple(counts), sigma) for counts in tallies.tolist()])
+    each = known[which.reshape(batches.shape[:2])]
+    labels = each[:, 0]
+    for query in range(1, batches.shape[1]):
+        labels = (labels[:, :, None] * each[:, query][:, None, :]).reshape(len(batches), -1)
+    return np.concatenate([1 - passes[:, None], passes[:, None] * labels], axis=1)
+
+
+def plain_depths(batches, table, proposed):
+    """Return the depth of every batch, as `plain_depth` does of one: so many ballots in a row do no harm."""
+    ordered = np.sort(batches, axis=2)
+    gaps = ordered[:, :, -1] - ordered[:, :, -2]
+    fine = [table[np.maximum(gaps - 2 * d, 0)].sum(axis=1) <= proposed for d in range(len(table) // 2 + 2)]
+    return np.cumprod(fine, axis=0).sum(axis=0) - 1
+
+
+def overcharges(p, q, *, curves, at):
+    """Return the logarithms of the means that sound charges keep below 0, at one order, one direction."""
+    order, charges = DEFAULT_ORDERS[at], np.full(p.shape[1], curves[1].values[at])
     charges[0] = curves[0].values[at]
-    p, q, charges = (part[p > 0] for part in (p, q, charges))
-    with np.errstate(divide="ignore"):
-        return np.logaddexp.reduce(order * np.log(p) + (1 - order) * (np.log(q) + charges))
-
-
-def neighbours(counts, n_teachers):
-    """Return all tallies that one ballot makes of one: as it is, moved, kept back, or given."""
-    found = {counts}
-    for a in range(len(counts)):
-        more = [*counts]
-        more[a] += 1
-        if sum(more) <= n_teachers:
-            found.add(tuple(more))
-        if counts[a]:
-            less = [*counts]
-            less[a] -= 1
-            found.add(tuple(less))
-            for b in range(len(counts)):
-                moved = [*less]
-                moved[b] += 1
-                found.add(tuple(moved))
-    return sorted(found)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = order * np.log(p) + (1 - order) * (np.log(q) + charges)
+    return np.logaddexp.reduce(np.where(p > 0, terms, -np.inf), axis=1)
 
 
 def draw_setting(rng):
@@ -129,23 +128,28 @@ def draw_setting(rng):
     return mechanism, n_teachers, m, table
 
 
-def draw_pair(rng, n_teachers, m, n):
-    """Return two batches that differ in one teacher; votes may be missing."""
-    here, there, torn = [], [], rng.random() < 0.3
-    for _ in range(n):
-        if torn:  # all queries nearly tied, and the vote that decides moves
-            first = int(rng.integers(n_teachers // 2, n_teachers // 2 + 2))
-            rest = (0,) * (m - 2)
-            here.append((first, n_teachers - first, *rest))
-            there.append((first - 1, n_teachers - first + 1, *rest))
-            continue
-        present = n_teachers if rng.random() < 0.7 else int(rng.integers(0, n_teachers + 1))
-        share = rng.dirichlet(np.full(m, 10 ** rng.uniform(-1.5, 0.7)))
-        counts = tuple(int(x) for x in rng.multinomial(present, share))
-        options = neighbours(counts, n_teachers)
-        here.append(counts)
-        there.append(options[int(rng.integers(len(options)))])
-    return here, there
+def draw_pairs(rng, n_pairs, n_teachers, m, n):
+    """Return batches, pairs x queries x classes, that differ in one teacher; votes may be missing."""
+    present = np.where(
+        rng.random((n_pairs, n)) < 0.7, n_teachers, rng.integers(0, n_teachers + 1, (n_pairs, n))
+    )
+    evenness = 10 ** rng.uniform(-1.5, 0.7, (n_pairs, n, 1))
+    shares = rng.standard_gamma(evenness, (n_pairs, n, m)) + 1e-300
+    here = rng.multinomial(present, shares / shares.sum(axis=2, keepdims=True))
+    # One more column for ballots that are kept back: one ballot leaves a column that has some, for any.
+    here = np.concatenate([here, (n_teachers - present)[:, :, None]], axis=2)
+    torn = rng.random(n_pairs) < 0.3  # all queries nearly tied, and the vote that decides moves
+    first = rng.integers(n_teachers // 2, n_teachers // 2 + 2, (n_pairs, n))
+    tied = np.zeros_like(here)
+    tied[:, :, 0], tied[:, :, 1] = first, n_teachers - first
+    here = np.where(torn[:, None, None], tied, here)
+    source = np.where(here > 0, rng.random(here.shape), -1).argmax(axis=2)
+    target = rng.integers(m + 1, size=(n_pairs, n))
+    source[torn], target[torn] = 0, 1
+    there, (rows, queries) = here.copy(), np.indices((n_pairs, n))
+    there[rows, queries, source] -= 1
+    there[rows, queries, target] += 1
+    return here[:, :, :m], there[:, :, :m]
 
 
 def faulty(mechanism, fault):
@@ -172,24 +176,28 @@ def search(n_pairs, *, seed, fault=None, n_settings=100):
         held = int(np.flatnonzero(mechanism.held_at == DEFAULT_ORDERS)[0])
         below, above = int(rng.integers(0, held + 1)), int(rng.integers(held + 1, DEFAULT_ORDERS.size))
         levels = [(math.exp(curves[1].epsilon(part)), part + delta) for part in (1e-2, 1e-4, 1e-6)]
-        for _ in range(n_pairs // n_settings):
-            laws, passes = [], []
-            for batch in draw_pair(rng, n_teachers, m, mechanism.n_queries):
-                depth = plain_depth(batch, table, mechanism.clear_cost)
-                depth = max(depth, 2) if fault == "depth" else depth
-                passes.append(chance_to_pass(depth, threshold, mechanism.test_sigma))
-                laws.append(joint_law(batch, sigma=mechanism.sigma, passes=passes[-1]))
-            n_live += max(passes) > 0.1
-            both = laws, laws[::-1]
-            # Either no delta is needed, or both all but never pass: then they are the same but for delta.
-            holds = all(overcharge(*two, curves=curves, at=at) < 1e-7 for two in both for at in (held, below))
-            large = all(overcharge(*two, curves=curves, at=above) < 1e-7 for two in both)
-            n_broken += not ((holds or max(passes) <= delta) and large)
-            if fault and n_broken:
-                return n_broken, worst, n_live
-            for p, q in both:
-                true = [np.maximum(p - level * q, 0.0).sum() / claimed for level, claimed in levels]
-                worst = max(worst, *true)
+        laws, passes = [], []
+        for batches in draw_pairs(rng, n_pairs // n_settings, n_teachers, m, mechanism.n_queries):
+            depths = plain_depths(batches, table, mechanism.clear_cost)
+            depths = np.maximum(depths, 2) if fault == "depth" else depths
+            found, which = np.unique(depths, return_inverse=True)
+            chances = [chance_to_pass(depth, threshold, mechanism.test_sigma) for depth in found.tolist()]
+            passes.append(np.array(chances)[which])
+            laws.append(joint_laws(batches, sigma=mechanism.sigma, passes=passes[-1]))
+        likelier = np.maximum(*passes)
+        n_live += int((likelier > 0.1).sum())
+        worst_at = {
+            at: np.maximum(*(overcharges(*two, curves=curves, at=at) for two in (laws, laws[::-1])))
+            for at in (held, below, above)
+        }
+        # Either no delta is needed, or both all but never pass: then they are the same but for delta.
+        holds = (worst_at[held] < 1e-7) & (worst_at[below] < 1e-7)
+        n_broken += int((~((holds | (likelier <= delta)) & (worst_at[above] < 1e-7))).sum())
+        if fault and n_broken:
+            return n_broken, worst, n_live
+        for p, q in (laws, laws[::-1]):
+            true = (np.maximum(p - level * q, 0.0).sum(axis=1).max() / claimed for level, claimed in levels)
+            worst = max(worst, *true)
     return n_broken, worst, n_live
 
 
@@ -220,8 +228,10 @@ def test_depth_and_threshold_are_their_definitions():
     for _ in range(60):
         mechanism, n_teachers, m, table = draw_setting(rng)
         assert mechanism.threshold == plain_threshold(mechanism.test_sigma, mechanism.test_delta)
-        for _ in range(6):
-            batch, _ = draw_pair(rng, n_teachers, m, mechanism.n_queries)
+        drawn, _ = draw_pairs(rng, 6, n_teachers, m, mechanism.n_queries)
+        depths = plain_depths(drawn, table, mechanism.clear_cost)
+        for batch, at_once in zip(drawn.tolist(), depths.tolist(), strict=True):
+            assert at_once == plain_depth(batch, table, mechanism.clear_cost)
             votes = Votes.from_counts(batch, n_teachers=n_teachers) if complete(batch, n_teachers) else None
             if votes is None:
                 continue
