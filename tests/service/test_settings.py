@@ -148,3 +148,24 @@ def write_certificate(certificate, key, *, secret):
     key.write_bytes(
         private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, hidden)
     )
+
+
+BATCH = {"sigma": 4.0, "clear_cost": 1.0, "test_sigma": 2.0, "held_at": 8.0, "test_delta": 1e-7, "n_queries": 9}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "words"),
+    [
+        (f'name = "tested-gnmax"\n{"".join(f"{name} = {value}{chr(10)}" for name, value in BATCH.items())}',
+         "Expected a mechanism that answers one question at a time"),
+        ('name = "gaussian-sum"\nsigma = 4.0\n', "Expected a mechanism that answers query by query"),
+    ],
+)  # fmt: skip
+def test_a_mechanism_of_a_whole_batch_is_refused_with_its_reason_when_the_file_is_read(mechanism, words):
+    text = f'[data]\nsource = "votes"\npath = "v.npz"\nn_classes = 3\n[mechanism]\n{mechanism}'
+    with pytest.raises(ConfigError) as caught:
+        parse_settings(text, source="service.toml")
+    told = [line for line in caught.value.problems if "mechanism.name" in line]
+    assert len(told) == 1
+    assert told[0].startswith("service.toml:6: ")
+    assert words in told[0]

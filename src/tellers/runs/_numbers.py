@@ -143,7 +143,7 @@ def public_result(
     )
 
 
-def tested_part(mechanism: Any, labels: Labels, *, after_fail: str) -> dict[str, TestedPart]:
+def tested_part(mechanism: Any, labels: Labels, *, after_fail: str) -> dict[str, Any]:
     """Return what came of the test of a batch, as a section of a result, or nothing where none was tested."""
     if labels.passed is None:
         return {}

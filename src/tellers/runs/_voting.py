@@ -311,7 +311,7 @@ class Spending:
     renyi: float | None = None
 
 
-def counts_of(votes: Any) -> dict[str, int]:
+def counts_of(votes: Any) -> dict[str, Any]:
     """Return the numbers of teachers and classes that votes, or whoever casts them, say they have."""
     said = {name: getattr(votes, name, None) for name in ("n_teachers", "n_classes")}
     return {name: int(n) for name, n in said.items() if n is not None}
@@ -415,7 +415,7 @@ def spent_on(
     *,
     key: str,
     most: int,
-    counts: Mapping[str, int],
+    counts: Mapping[str, Any],
     used: Iterable[Mechanism | None],
     is_over: bool,
     note: str = "",

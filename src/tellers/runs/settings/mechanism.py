@@ -185,7 +185,8 @@ def _model(known: tuple[str, ...]) -> type[BaseModel]:
     """Return the options that these mechanisms make, with their types and limits."""
     summaries = " ".join(f"{name}: {summary_of(name)}." for name in names("classes"))
     words = f"{summaries} Names for many labels are with [labels]."
-    name = Annotated[Literal[known], BeforeValidator(_refuse_scores)]
+    choices: Any = Literal[known]
+    name: Any = Annotated[choices, BeforeValidator(_refuse_scores)]
     fields: dict[str, Any] = {"name": (name, option("confident", words))}
     fields |= {one.name: _option(one) for one in parameters().values()}
     return create_model("mechanism", __config__=CHECKS, **fields)
