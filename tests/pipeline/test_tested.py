@@ -13,6 +13,7 @@ from tellers.errors import TellersError
 from tellers.mechanisms import TestedGNMax
 from tellers.runs import MechanismConfig, PateClassifier, QueriesConfig, RunResult
 from tellers.runs.fit import Queries
+from tellers.runs.pipeline import run_steps
 from tellers.runs.result import read_result
 
 from ..small_runs import SMALL, run_on_votes
@@ -185,3 +186,19 @@ def test_a_classifier_whose_batch_fails_says_that_there_is_no_student():
     ):
         model.fit(X[:600], y[:600], public=X[600:])
     assert any("is spent" in note for note in refusal.value.__notes__)
+
+
+def test_another_student_of_the_same_votes_goes_on_by_gnmax_on_the_ledger_of_the_test(tmp_path):
+    strict = replace(CLEAR, mechanism=replace_mechanism(**STRICT))
+    run_on_votes(strict, tmp_path / "run")
+    plain = replace(SMALL, queries=QueriesConfig(n_queries=6))
+    result = run_steps(plain, tmp_path / "more", first=tmp_path / "run").result
+    entries, spent = books_of(tmp_path / "run")
+    assert [entry.event["mechanism"] for entry in entries] == ["TestedGNMax", "GNMax"]
+    assert (result.tested, result.queries.n_answered) == (None, 6)
+    assert (result.spent.shared, result.spent.epsilon) == (True, 30.0)  # it is not alone on its ledger
+    assert result.spent.charged == pytest.approx(spent.epsilon(1e-4 - 1e-5), rel=1e-12)
+    other = replace(strict, mechanism=replace_mechanism(**{**STRICT, "held_at": 5.0}))
+    with pytest.raises(ValueError, match="held at the Rényi order 5"):
+        run_steps(other, tmp_path / "other", first=tmp_path / "run")
+    assert len(books_of(tmp_path / "run")[0]) == 2

@@ -7,6 +7,7 @@ charged is on the ledger. The private table is not opened.
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -79,10 +80,11 @@ class FinishedRun:
         known = {"n_teachers": self.result.partition.n_teachers}
         return known if self.result.labels else {**known, "n_classes": len(self.result.data.class_names)}
 
-    @property
+    @cached_property
     def accountant(self) -> Accountant:
-        """Return the budget of the run: with groups, the ceiling for everybody."""
-        return self.config.accountant
+        """Return the budget of the run, as its ledger holds it: with groups, the ceiling for everybody."""
+        with self.books() as ledger:
+            return ledger.accountant
 
     def is_alone(self, entries: Iterable[Entry]) -> bool:
         """Say whether all of these entries are the run's own: its questions and its publications."""

@@ -26,7 +26,7 @@ from ..mechanisms.base import accountant_for, is_by_batch, price_of
 from ..privacy._files import write_whole
 from ..privacy._price import delta_of
 from ..privacy._rows import KeptRows
-from ..privacy.budget import Budget
+from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import RdpCurve
 from ..privacy.sealed import Sealed
 from ..privacy.votes import Unit
@@ -357,9 +357,9 @@ def open_books(
             '"private", got one elsewhere. How many queries it holds then depends on votes, and nobody else '
             "may count on it."
         )
-    accountant = config.accountant
-    ledger = open_ledger(place, accountant)
+    ledger = open_as_begun(place, config.accountant)
     try:
+        accountant = _fitting(ledger, config)
         if assignment is not None and assignment.plan is not None:
             from ._groups import open_groups
 
@@ -391,11 +391,44 @@ def require_left(config: RunConfig, folder: RunFolder, *, ledger: str) -> None:
         return
     if knows_less(config):
         return
-    accountant = config.accountant
-    with open_ledger(ledger, accountant) as books:
-        accountant.require(
+    with open_as_begun(ledger, config.accountant) as books:
+        _fitting(books, config).require(
             books.spent, first_price(config, **public_counts(config)), key="the first of this student"
         )
+
+
+def open_as_begun(where: str | Path, accountant: Accountant) -> ChainedLedger:
+    """Open a ledger, or begin it; one that is held at another Rényi order, or for tests, keeps its terms.
+
+    They were fixed before its first release, so whatever is asked now is held by them too: gnmax after a
+    batch that failed its test, say.
+
+    >>> import tempfile
+    >>> place = Path(tempfile.mkdtemp()) / "books.db"
+    >>> open_as_begun(place, Accountant(Budget(2.0, 1e-5), order=8.0, for_tests=1e-6)).close()
+    >>> open_as_begun(place, Accountant(Budget(2.0, 1e-5))).accountant.held_at
+    8.0
+    """
+    try:
+        return open_ledger(where, accountant)
+    except LedgerConflict as refusal:
+        try:
+            found = open_ledger(where)
+        except (LedgerConflict, OSError, ValueError):
+            raise refusal from None
+        held = found.accountant
+        if (held.budget, held.rule, accountant.rule) == (accountant.budget, "renyi", "renyi"):
+            return found
+        found.close()
+        raise
+
+
+def _fitting(ledger: ChainedLedger, config: RunConfig) -> Accountant:
+    """Return the arithmetic of a ledger, or refuse one that does not suit the mechanism."""
+    first: Any = config.first_mechanism()
+    if hasattr(first, "require_accountant"):
+        first.require_accountant(ledger.accountant)
+    return ledger.accountant
 
 
 def _books_at(config: RunConfig, folder: RunFolder) -> str | Path:

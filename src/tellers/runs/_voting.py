@@ -363,8 +363,8 @@ def release_labels(voting: Voting, votes: Votes, ledger: Ledger) -> tuple[Labels
         progress=partial(voting.show, "labels"),
     )  # fmt: skip
     spending = spent_on(
-        ledger, assignment, config.accountant, key=key, most=most, counts=counts_of(votes),
-        used=[mechanism, warm_up], note=note, is_over=labels.stopped_by == "the budget",
+        ledger, assignment, getattr(ledger, "accountant", config.accountant), key=key, most=most,
+        counts=counts_of(votes), used=[mechanism, warm_up], note=note, is_over=labels.stopped_by == "the budget",
         after_fail=asking.after_fail,
     )  # fmt: skip
     content = io.BytesIO()
