@@ -9,12 +9,14 @@ from sklearn.linear_model import LogisticRegression
 
 from tellers import Accountant, Budget, SqliteLedger, Unit
 from tellers.cli import main
-from tellers.errors import TellersError
+from tellers.errors import ConfigError, TellersError
 from tellers.mechanisms import TestedGNMax
 from tellers.runs import MechanismConfig, PateClassifier, QueriesConfig, RunResult
 from tellers.runs.fit import Queries
 from tellers.runs.pipeline import run_steps
 from tellers.runs.result import read_result
+from tellers.service import ServedConfig, ServiceSettings
+from tellers.service._teachers import open_served
 
 from ..small_runs import SMALL, run_on_votes
 
@@ -51,6 +53,10 @@ def test_a_run_asks_its_pool_as_one_batch_and_states_what_that_costs(tmp_path):
         page = (tmp_path / "run" / place).read_text()
         assert "the batch passed its test" in page
         assert "2.1 at Rényi order 4" in page
+    # A service, which is asked one by one, does not go on by its mechanism.
+    served = ServiceSettings(data=ServedConfig(source="run", path="run"), folder=str(tmp_path))
+    with pytest.raises(ConfigError, match=r"mechanism.name: .*one question at a time"):
+        open_served(served)
 
 
 STRICT = {"clear_cost": 0.9}

@@ -150,17 +150,16 @@ def write_certificate(certificate, key, *, secret):
     )
 
 
-BATCH = {"sigma": 4.0, "clear_cost": 1.0, "test_sigma": 2.0, "held_at": 8.0, "test_delta": 1e-7, "n_queries": 9}
+BATCH = "sigma = 4.0\nclear_cost = 1.0\ntest_sigma = 2.0\nheld_at = 8.0\ntest_delta = 1e-7\nn_queries = 9\n"
 
 
 @pytest.mark.parametrize(
     ("mechanism", "words"),
     [
-        (f'name = "tested-gnmax"\n{"".join(f"{name} = {value}{chr(10)}" for name, value in BATCH.items())}',
-         "Expected a mechanism that answers one question at a time"),
+        (f'name = "tested-gnmax"\n{BATCH}', "Expected a mechanism that answers one question at a time"),
         ('name = "gaussian-sum"\nsigma = 4.0\n', "Expected a mechanism that answers query by query"),
     ],
-)  # fmt: skip
+)
 def test_a_mechanism_of_a_whole_batch_is_refused_with_its_reason_when_the_file_is_read(mechanism, words):
     text = f'[data]\nsource = "votes"\npath = "v.npz"\nn_classes = 3\n[mechanism]\n{mechanism}'
     with pytest.raises(ConfigError) as caught:

@@ -364,8 +364,8 @@ def release_labels(voting: Voting, votes: Votes, ledger: Ledger) -> tuple[Labels
     )  # fmt: skip
     spending = spent_on(
         ledger, assignment, getattr(ledger, "accountant", config.accountant), key=key, most=most,
-        counts=counts_of(votes), used=[mechanism, warm_up], note=note, is_over=labels.stopped_by == "the budget",
-        after_fail=asking.after_fail,
+        counts=counts_of(votes), used=[mechanism, warm_up], note=note, after_fail=asking.after_fail,
+        is_over=labels.stopped_by == "the budget",
     )  # fmt: skip
     content = io.BytesIO()
     values = {} if labels.values is None else {"values": labels.values}
