@@ -37,15 +37,17 @@ from ..privacy.rdp import RdpCurve
 from ..privacy.release import SILENT, describe
 from ..privacy.sealed import Sealed
 from ..privacy.votes import OneOf, Unit
+from ..students.sums import SumStudent
 from ..teachers.ensemble import train_ensemble
 from ..teachers.models import describe_estimator
 from ..teachers.partitions import partition
 from ..teachers.pool import VotedPool
 from ._catalogue import make_model
 from ._numbers import label_counts, queries_part, versions_of
+from ._sums import ROWS_EACH, Summed, Sums, ask_sum, require_known, require_models, sum_question, wants_sum
 from ._voting import Spending, begin_asking, counts_of, spent_on
 from .card import ModelCard, export_student
-from .labelling import AfterFail, Labels, Order, check_asking, label_pool
+from .labelling import AfterFail, Labels, Order, check_asking, guaranteed_epsilon, label_pool
 from .personal.assignment import Assignment, PlanOptions, Variant, arrange, plan_as_dict
 from .personal.consent import Consent, read_consent
 from .personal.plan import PersonalPlan
@@ -393,10 +395,15 @@ class Fitting:
     _moved: ClassVar[dict[str, tuple[str, str]]]
     _unused: ClassVar[tuple[str, ...]] = ()
     _target: ClassVar[tuple[str, str, str]]
+    _one_class: ClassVar[bool] = True
+    mechanism: Any
+    teacher: Any
+    student: Any
     thresholds: float | Sequence[float] = 0.5
     queries: Queries | None
     training: Training | None
     groups: Groups | None = None
+    sums: Sums | None = None
 
     # Parameters
 
@@ -447,9 +454,18 @@ class Fitting:
     def _training(self) -> Training:
         return self.training or Training()
 
+    @property
+    def _sums(self) -> Sums:
+        return self.sums or Sums()
+
+    @property
+    def _is_sum(self) -> bool:
+        return wants_sum(self.mechanism)
+
     def _check_asking(self) -> None:
         """Refuse settings that mean nothing, before teachers are trained."""
         chosen = self._queries
+        require_known(self.mechanism)
         check_asking(
             chosen.order,
             batch=chosen.batch,
@@ -465,6 +481,20 @@ class Fitting:
                         f"Expected {kind} without {one.name} for {type(self).__name__}, which has no use "
                         "for it, got one. Leave it out."
                     )
+        if not self._is_sum:
+            if self.sums is not None:
+                raise ValueError(
+                    "Expected sums=... only with mechanism=\"gaussian-sum\" or a GaussianSum, got it with "
+                    f"{type(self.mechanism).__name__}. Leave it out."
+                )
+            return
+        for one in fields(chosen):
+            if one.name != "seeded_noise" and getattr(chosen, one.name) != one.default:
+                raise ValueError(
+                    f"Expected Queries without {one.name} for a Gaussian sum, which asks for the whole pool at "
+                    "once, got it. Leave it out."
+                )
+        require_models(self.teacher, self.student, one_class=self._one_class)
 
     # State
 
@@ -545,7 +575,7 @@ class Fitting:
                 "which has no largest of several prices for the data to be charged. Leave out the rule."
             )
         self._tell_assignment(assignment, plain, n_rows=len(X), n_public=len(pool))
-        if accountant.clock is not None:
+        if accountant.clock is not None and not self._is_sum:
             space, known = self._space(), {"n_teachers": len(assignment.partition)}
             if space.kind == OneOf.kind:
                 known["n_classes"] = space.n_answers
@@ -553,6 +583,18 @@ class Fitting:
             accountant.affords(RdpCurve.zero(), price_of(plain, Unit(), **known))
         # Opened before hours of training: a ledger with another budget is refused now.
         with open_books(self.ledger, accountant, allow_seeded=seeded, consent=assignment.consent) as ledger:
+            if self._is_sum:
+                source, seeds = noise.seeded(draw) if seeded else noise.secure(), (teach, learn)
+                key = f"{name}/{sum_question(self.mechanism, self._sums, pool)}"
+                with telling_what_is_spent(ledger, accountant), remembered(seen, self, budget):
+                    found = self._sum(
+                        X, y, pool, assignment, accountant=accountant, ledger=ledger, noise=source, key=key,
+                        seeds=seeds, public=given,
+                    )  # fmt: skip
+                    spending = self._spent_on_sum(found, ledger, accountant)
+                    self._record(found.labels, rows, spending, ledger=ledger, held=accountant, reasons=reasons)
+                    self.student_ = found.student
+                return
 
             def vote(some: Assignment, absent: Names) -> VotedPool:
                 of_round, place = round_name(assignment.plan, absent), None
@@ -602,6 +644,43 @@ class Fitting:
                 self._record(released, rows, spending, ledger=ledger, held=accountant, reasons=reasons)
                 self.student_ = self._taught(pool, released, seed=learn, lenient=is_open)
 
+    def _sum(
+        self,
+        X: NDArray[Any],
+        y: Indices,
+        pool: NDArray[Any],
+        assignment: Assignment,
+        *,
+        accountant: Accountant,
+        public: Any,
+        **how: Any,
+    ) -> Summed:
+        """Release one Gaussian sum of the pool, and set what is known of it."""
+        training, parts = self._training, assignment.partition
+        options = {
+            "n_jobs": None if training.n_jobs is None else effective_n_jobs(training.n_jobs),
+            "folder": None if training.folder is None else Path(training.folder) / "teachers",
+            "public": public,
+        }
+        if accountant.budget.epsilon >= NO_LIMIT:
+            # Nothing is guaranteed, and without any noise there would be nothing to see of it.
+            accountant = Accountant(Budget(8.0, accountant.budget.delta))
+        found = ask_sum(
+            X, y, pool, parts, mechanism=self.mechanism, accountant=accountant, chosen=self._sums,
+            n_columns=len(self.classes_), one_class=self._one_class, teacher=self.teacher,
+            student=self.student, options=options, **how,
+        )  # fmt: skip
+        self.mechanism_, self.prior_, self.troubles_ = found.plan.scores, found.prior, found.troubles
+        return found
+
+    def _spent_on_sum(self, found: Summed, ledger: Ledger, accountant: Accountant) -> Spending:
+        """Return what may be stated: what a sum and its prior cost was known before the first of them."""
+        most = found.plan.price() if self.ledger is None else None
+        epsilon, charged = guaranteed_epsilon(ledger, accountant, most=most), accountant.epsilon(ledger.spent)
+        left = None if accountant.clock is None else accountant.left(ledger.spent)
+        curve = ((len(found.release), charged, left),)
+        return Spending(epsilon, charged, curve, shared=self.ledger is not None, left=left)
+
     def _reasons(self, *, declared: bool, pooled: bool, seeded: bool) -> list[str]:
         """Return why no epsilon may be stated, and warn; refuse where a ledger is kept all the same."""
         what, argument, read_off = self._target
@@ -644,6 +723,8 @@ class Fitting:
         n_teachers, training, chosen = self.n_teachers, self._training, self._groups
         if sites is None:
             by_name = persons is not None or ids is not None
+            if n_teachers is None and self._is_sum and not by_name:
+                n_teachers = max(1, len(y) // ROWS_EACH)
             n_teachers = agreed_n_teachers(n_teachers, len(y), by_name=by_name)
         if budgets is None:
             parts = partition(
@@ -746,6 +827,8 @@ def public_result(
     parameters = describe(fitted.mechanism_, noise.secure())["parameters"]
     names, own = {"class_names": tuple(map(str, fitted.classes_))}, dict[str, Any]()
     kind, model, scores = "supervised", model_name(student), dict[str, Any]()
+    if isinstance(student, SumStudent):
+        model = f"{model_name(student.model)}, of noisy scores"
     renyi = fitted.spent_.epsilon(fitted.delta_)
 
     def on_clock(told: dict[str, Any]) -> dict[str, Any]:
