@@ -1,10 +1,10 @@
-"""One Gaussian sum in a fit: what may be set, the plan, the prior, teachers that score the pool, the student."""
+"""One Gaussian sum in a fit: settings, plan, prior, teachers that score the pool, and the student."""
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ from .room import Room
 Floats = NDArray[np.float64]
 NAME = "gaussian-sum"
 ROWS_EACH = 5
-"""How many rows a teacher has where nobody says how many teachers there are: the noise is less beside many."""
+"""How many rows a teacher has where nobody says how many teachers there are: many drown the noise."""
 
 # A coordinate in which public rows hardly differ is not blown up to the size of the others.
 _FLOOR = 0.1
@@ -68,8 +68,8 @@ class Sums:
         require_count(n_directions=self.n_directions)
         if not 0 < self.prior_share < 1:
             raise ValueError(
-                f"Expected prior_share between 0 and 1, got {self.prior_share}. To buy no prior, declare one: "
-                "prior=..."
+                f"Expected prior_share between 0 and 1, got {self.prior_share}. To buy no prior, declare "
+                "one: prior=..."
             )
         if not 0 <= self.balance <= 1:
             raise ValueError(f"Expected balance in [0, 1], got {self.balance}.")
@@ -191,22 +191,37 @@ def sum_question(mechanism: Any, chosen: Sums, pool: NDArray[Any]) -> str:
 
 
 def planned(
-    mechanism: Any, accountant: Accountant, ledger: Ledger, *, chosen: Sums, key: str, n_teachers: int
+    mechanism: Any,
+    accountant: Accountant,
+    ledger: Ledger,
+    *,
+    planner: Accountant,
+    chosen: Sums,
+    key: str,
+    n_teachers: int,
 ) -> SumPlan:
-    """Return the sum that was given with its prior, or the one with the least noise that is affordable.
+    """Return the sum that was given with its prior, or the one with the least noise that the planner affords.
 
-    What a fit that goes on has paid already is left out, so that it plans what it planned.
+    What a fit that goes on has paid already is left out, so that it plans what it planned. What is not
+    affordable as a whole is refused before a part of it is charged.
     """
     share = 0.0 if chosen.prior is not None else chosen.prior_share
-    if isinstance(mechanism, GaussianSum):
-        return with_prior(mechanism, prior_share=share)
     entries, mine = ledger.entries(), f"{key}/"
     spent = ledger.spent
     if any(entry.key.startswith(mine) for entry in entries):
         others = (entry.charged for entry in entries if not entry.key.startswith(mine))
         spent = sum(others, start=RdpCurve.zero(spent.orders))
+    if isinstance(mechanism, GaussianSum):
+        given = with_prior(mechanism, prior_share=share)
+        if not accountant.affords(spent, given.price()):
+            raise BudgetExhausted(
+                f"Expected a sum that the budget affords, got sigma = {mechanism.sigma:.4g}, which with its "
+                f'prior is too dear. Nothing was charged. Take more noise, or mechanism="{NAME}", which finds '
+                "sigma."
+            )
+        return given
     try:
-        plan = plan_sum(accountant, spent=spent, prior_share=share)
+        plan = plan_sum(planner, spent=spent, prior_share=share)
     except ValueError as error:
         raise BudgetExhausted(str(error)) from None
     if plan.scores.sigma > n_teachers:
@@ -225,6 +240,7 @@ def ask_sum(
     *,
     mechanism: Any,
     accountant: Accountant,
+    planner: Accountant,
     ledger: Ledger,
     noise: Noise,
     key: str,
@@ -241,8 +257,9 @@ def ask_sum(
     `seeds` are those of teachers and student, and `options` those of `train_ensemble`.
     """
     prior, n_teachers = chosen.declared(n_columns), len(parts)
+    # Refused before teachers are trained.
     plan = planned(
-        mechanism, accountant, ledger, chosen=chosen, key=key, n_teachers=n_teachers
+        mechanism, accountant, ledger, planner=planner, chosen=chosen, key=key, n_teachers=n_teachers
     )
     model, seen = teacher, pool
     if teacher is None:
@@ -251,13 +268,13 @@ def ask_sum(
         model = LogisticRegression(C=0.01, max_iter=200) if one_class else Ridge(alpha=_PENALTY)
     given = {**options, "public": None if options.get("public") is None else seen}
     plain = Scores(n_columns, plan.scores.steps, one_class=one_class)
-    # What they learn does not depend on the prior: trained before it is bought, they cost nothing if they fail.
+    # What they learn does not depend on the prior: if they fail before it is bought, nothing is charged.
     trained = train_ensemble(model, X, y, parts, space=plain, seed=seeds[0], **given)
     assert isinstance(trained, Ensemble)  # networks were refused
     if prior is None:
         assert plan.prior is not None  # it has a share
         counts = LabelFrequencies(y, parts, n_columns=n_columns, one_class=one_class, steps=plan.prior.steps)
-        told = Room(counts, plan.prior, ledger, noise).ask([[0.0]], key=f"{key}/prior")
+        told = Room(counts, cast(Any, plan.prior), ledger, noise).ask([[0.0]], key=f"{key}/prior")
         prior = released_frequencies(told, shrink=True)
     scaler = StandardScaler().fit(pool)
     rows = np.asarray(scaler.transform(pool), dtype=np.float64)
@@ -270,10 +287,9 @@ def ask_sum(
     voters = _WholePool(space, n_teachers)
     keep(voters, ensemble.vote(seen))
     # By numbers of rows: that coordinates come out the same to the last bit elsewhere is not promised.
-    release = Room(voters, plan.scores, ledger, noise).ask(np.arange(len(pool)), key=f"{key}/pool")
+    release = Room(voters, cast(Any, plan.scores), ledger, noise).ask(np.arange(len(pool)), key=f"{key}/pool")
     taught = fit_sum(
         rows, release, estimator=student, frequencies=prior, column_weights=weights, seed=seeds[1]
     )
     whole = replace(taught, model=Pipeline([("scale", scaler), ("model", taught.model)]))
     return Summed(plan, prior, release, whole, ensemble.troubles)
-

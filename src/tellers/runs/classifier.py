@@ -287,8 +287,8 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
     mechanism : Mechanism, optional
         One for labels: Binary, Tau, Powerset, GNThreshold, DependentBinary, ...; left out, Binary with sigma
         at 0.2 of the teachers. A `GaussianSum` releases the scores of the whole pool at once, and
-        "gaussian-sum" is the one with the least noise that the budget affords; the student is then a regressor
-        of those scores, and ranks rows by `decision_function`.
+        "gaussian-sum" is the one with the least noise that the budget affords; the student is then a
+        regressor of those scores, and ranks rows by `decision_function`.
     sums : Sums, optional
         How a Gaussian sum is asked for; see `mechanism`.
     n_outputs : int, optional

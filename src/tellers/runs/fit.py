@@ -294,6 +294,7 @@ def agreed_n_teachers(n_teachers: int | None, n_rows: int, *, by_name: bool) -> 
 
 # Budget and ledger
 
+_USUAL = 8.0
 NO_LIMIT = 1e9  # without classes and pool there is no budget to keep, unless one was given
 _DELTA = 1e-5
 
@@ -322,7 +323,7 @@ def agreed_budget(given: Budget | Accountant | None, ledger: Any) -> Accountant 
 def usual_epsilon(assignment: Assignment) -> float:
     """Return what may be spent where nobody said it: 8, or what everybody agreed to."""
     if assignment.consent is None:
-        return 8.0
+        return _USUAL
     # Groups are held to their own budgets. While they leave one by one, the books as a whole add up what
     # some paid after others had left.
     epsilons = [group.epsilon for group in assignment.consent.groups]
@@ -397,8 +398,10 @@ class Fitting:
     _target: ClassVar[tuple[str, str, str]]
     _one_class: ClassVar[bool] = True
     mechanism: Any
+    mechanism_: Any
     teacher: Any
     student: Any
+    student_: Any
     thresholds: float | Sequence[float] = 0.5
     queries: Queries | None
     training: Training | None
@@ -484,16 +487,26 @@ class Fitting:
         if not self._is_sum:
             if self.sums is not None:
                 raise ValueError(
-                    "Expected sums=... only with mechanism=\"gaussian-sum\" or a GaussianSum, got it with "
+                    'Expected sums=... only with mechanism="gaussian-sum" or a GaussianSum, got it with '
                     f"{type(self.mechanism).__name__}. Leave it out."
                 )
             return
         for one in fields(chosen):
             if one.name != "seeded_noise" and getattr(chosen, one.name) != one.default:
                 raise ValueError(
-                    f"Expected Queries without {one.name} for a Gaussian sum, which asks for the whole pool at "
-                    "once, got it. Leave it out."
+                    f"Expected Queries without {one.name} for a Gaussian sum, which asks for the whole pool "
+                    "at once, got it. Leave it out."
                 )
+        if self._training.temperature is not None or self._training.floor:
+            raise ValueError(
+                "Expected Training without temperature and floor for a Gaussian sum, whose student learns "
+                "from noisy scores, got one. Leave them out."
+            )
+        if self.thresholds != 0.5:
+            raise ValueError(
+                "Expected no thresholds for a Gaussian sum, to which teachers hand in their scores, got "
+                "some. Leave them out."
+            )
         require_models(self.teacher, self.student, one_class=self._one_class)
 
     # State
@@ -592,7 +605,9 @@ class Fitting:
                         seeds=seeds, public=given,
                     )  # fmt: skip
                     spending = self._spent_on_sum(found, ledger, accountant)
-                    self._record(found.labels, rows, spending, ledger=ledger, held=accountant, reasons=reasons)
+                    self._record(
+                        found.labels, rows, spending, ledger=ledger, held=accountant, reasons=reasons
+                    )
                     self.student_ = found.student
                 return
 
@@ -662,12 +677,12 @@ class Fitting:
             "folder": None if training.folder is None else Path(training.folder) / "teachers",
             "public": public,
         }
-        if accountant.budget.epsilon >= NO_LIMIT:
-            # Nothing is guaranteed, and without any noise there would be nothing to see of it.
-            accountant = Accountant(Budget(8.0, accountant.budget.delta))
+        # Where nothing is guaranteed and no budget was given, as much noise as there usually is.
+        no_limit = accountant.budget.epsilon >= NO_LIMIT
+        planner = Accountant(Budget(_USUAL, accountant.budget.delta)) if no_limit else accountant
         found = ask_sum(
-            X, y, pool, parts, mechanism=self.mechanism, accountant=accountant, chosen=self._sums,
-            n_columns=len(self.classes_), one_class=self._one_class, teacher=self.teacher,
+            X, y, pool, parts, mechanism=self.mechanism, accountant=accountant, planner=planner,
+            chosen=self._sums, n_columns=len(self.classes_), one_class=self._one_class, teacher=self.teacher,
             student=self.student, options=options, **how,
         )  # fmt: skip
         self.mechanism_, self.prior_, self.troubles_ = found.plan.scores, found.prior, found.troubles

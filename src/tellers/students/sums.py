@@ -232,7 +232,7 @@ def _cuts_of_classes(said: Floats, shares: Floats) -> Floats:
             cuts[at] = np.quantile(said[:, at] - others, 1 - share)
         if np.abs(cuts - before).max() < 1e-6:
             break
-    return cuts - cuts.mean()
+    return np.asarray(cuts - cuts.mean())
 
 
 def _one_per_column(given: Any, k: int, name: str) -> Floats:
