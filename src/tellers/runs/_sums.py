@@ -216,8 +216,8 @@ def planned(
         if not accountant.affords(spent, given.price()):
             raise BudgetExhausted(
                 f"Expected a sum that the budget affords, got sigma = {mechanism.sigma:.4g}, which with its "
-                f'prior is too dear. Nothing was charged. Take more noise, or mechanism="{NAME}", which finds '
-                "sigma."
+                f"prior is too dear. Nothing was charged. Take more noise, or "
+                f'mechanism="{NAME}", which finds sigma.'
             )
         return given
     try:
