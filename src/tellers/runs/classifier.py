@@ -28,9 +28,9 @@ from ..privacy.votes import OneOf, SetOf
 from ..students.fitting import fit_distilled, fit_supervised, spread_columns
 from ..teachers.ballots import check_thresholds
 from . import fit as _fit
-from ._sums import Sums
 from .fit import Fitting, Groups, Indices, Queries, Training
 from .labelling import Labels
+from .sums import Sums
 
 
 def _student_has(method: str) -> Callable[[Any], bool]:

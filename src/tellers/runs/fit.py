@@ -44,7 +44,6 @@ from ..teachers.partitions import partition
 from ..teachers.pool import VotedPool
 from ._catalogue import make_model
 from ._numbers import label_counts, queries_part, versions_of
-from ._sums import ROWS_EACH, Summed, Sums, ask_sum, require_known, require_models, sum_question, wants_sum
 from ._voting import Spending, begin_asking, counts_of, spent_on
 from .card import ModelCard, export_student
 from .labelling import AfterFail, Labels, Order, check_asking, guaranteed_epsilon, label_pool
@@ -66,6 +65,7 @@ from .result import (
     StudentPart,
 )
 from .room import Room
+from .sums import ROWS_EACH, Summed, Sums, ask_sum, require_known, require_models, sum_question, wants_sum
 
 Indices = NDArray[np.int64]
 

@@ -75,7 +75,11 @@ class Sums:
             raise ValueError(f"Expected balance in [0, 1], got {self.balance}.")
 
     def declared(self, n_columns: int) -> Floats | None:
-        """Return the declared prior, one share for each column, or None."""
+        """Return the declared prior, one share for each column, or None.
+
+        >>> Sums(prior=[0.5, 0.1]).declared(2), Sums().declared(2) is None
+        (array([0.5, 0.1]), True)
+        """
         if self.prior is None:
             return None
         table = np.asarray(self.prior, dtype=np.float64)
