@@ -69,7 +69,8 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
     mechanism : Mechanism, optional
         Left out, ConfidentGNMax with sigma, threshold and sigma_threshold at 0.2, 0.6 and 0.24 of the
         teachers. A `GaussianSum` releases the scores of the whole pool at once, and "gaussian-sum" is the one
-        with the least noise that the budget affords; the student is then a regressor of those scores.
+        with the least noise that the budget affords; `Sums(...)` says more. The student is then a regressor
+        of those scores.
     budget : Budget or Accountant, optional
         Left out, that of the ledger, or epsilon 8 at delta 1e-5. `epsilon=` and `delta=` may be given in its
         place, and with either `rule="clock"`, by which the same budget buys more labels: an `Accountant` is
@@ -77,8 +78,6 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
     n_teachers : int, optional
         Left out, 1.5 times the root of the number of rows, and 250 at most. With persons or ids that number
         is private, and `n_teachers` has to be said.
-    sums : Sums, optional
-        How a Gaussian sum is asked for; see `mechanism`.
     n_classes, classes : int, sequence, optional
         The classes, 0 to n_classes - 1 or by name.
     queries : Queries, optional
@@ -119,7 +118,7 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         *,
         teacher: Any = None,
         student: Any = None,
-        mechanism: Mechanism | Literal["gaussian-sum"] | None = None,
+        mechanism: Mechanism | Sums | Literal["gaussian-sum"] | None = None,
         budget: Budget | Accountant | None = None,
         n_teachers: int | None = None,
         n_classes: int | None = None,
@@ -127,7 +126,6 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         queries: Queries | None = None,
         groups: Groups | None = None,
         training: Training | None = None,
-        sums: Sums | None = None,
         ledger: Ledger | str | PathLike[str] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -288,9 +286,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         One for labels: Binary, Tau, Powerset, GNThreshold, DependentBinary, ...; left out, Binary with sigma
         at 0.2 of the teachers. A `GaussianSum` releases the scores of the whole pool at once, and
         "gaussian-sum" is the one with the least noise that the budget affords; the student is then a
-        regressor of those scores, and ranks rows by `decision_function`.
-    sums : Sums, optional
-        How a Gaussian sum is asked for; see `mechanism`.
+        regressor of those scores, and ranks rows by `decision_function`. `Sums(...)` says more.
     n_outputs : int, optional
         How many labels a row has.
     thresholds : float or sequence of floats
@@ -319,14 +315,13 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         *,
         teacher: Any = None,
         student: Any = None,
-        mechanism: Mechanism | Literal["gaussian-sum"] | None = None,
+        mechanism: Mechanism | Sums | Literal["gaussian-sum"] | None = None,
         budget: Budget | Accountant | None = None,
         n_teachers: int | None = None,
         n_outputs: int | None = None,
         thresholds: float | Sequence[float] = 0.5,
         queries: Queries | None = None,
         training: Training | None = None,
-        sums: Sums | None = None,
         ledger: Ledger | str | PathLike[str] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:

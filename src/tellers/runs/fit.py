@@ -65,7 +65,17 @@ from .result import (
     StudentPart,
 )
 from .room import Room
-from .sums import ROWS_EACH, Summed, Sums, ask_sum, require_known, require_models, sum_question, wants_sum
+from .sums import (
+    ROWS_EACH,
+    Summed,
+    Sums,
+    ask_sum,
+    require_known,
+    require_models,
+    sum_question,
+    sums_of,
+    wants_sum,
+)
 
 Indices = NDArray[np.int64]
 
@@ -406,7 +416,6 @@ class Fitting:
     queries: Queries | None
     training: Training | None
     groups: Groups | None = None
-    sums: Sums | None = None
 
     # Parameters
 
@@ -459,7 +468,7 @@ class Fitting:
 
     @property
     def _sums(self) -> Sums:
-        return self.sums or Sums()
+        return sums_of(self.mechanism)
 
     @property
     def _is_sum(self) -> bool:
@@ -485,11 +494,6 @@ class Fitting:
                         "for it, got one. Leave it out."
                     )
         if not self._is_sum:
-            if self.sums is not None:
-                raise ValueError(
-                    'Expected sums=... only with mechanism="gaussian-sum" or a GaussianSum, got it with '
-                    f"{type(self.mechanism).__name__}. Leave it out."
-                )
             return
         for one in fields(chosen):
             if one.name != "seeded_noise" and getattr(chosen, one.name) != one.default:
@@ -598,7 +602,7 @@ class Fitting:
         with open_books(self.ledger, accountant, allow_seeded=seeded, consent=assignment.consent) as ledger:
             if self._is_sum:
                 source, seeds = noise.seeded(draw) if seeded else noise.secure(), (teach, learn)
-                key = f"{name}/{sum_question(self.mechanism, self._sums, pool)}"
+                key = f"{name}/{sum_question(self._sums, pool)}"
                 with telling_what_is_spent(ledger, accountant), remembered(seen, self, budget):
                     found = self._sum(
                         X, y, pool, assignment, accountant=accountant, ledger=ledger, noise=source, key=key,
@@ -681,7 +685,7 @@ class Fitting:
         no_limit = accountant.budget.epsilon >= NO_LIMIT
         planner = Accountant(Budget(_USUAL, accountant.budget.delta)) if no_limit else accountant
         found = ask_sum(
-            X, y, pool, parts, mechanism=self.mechanism, accountant=accountant, planner=planner,
+            X, y, pool, parts, accountant=accountant, planner=planner,
             chosen=self._sums, n_columns=len(self.classes_), one_class=self._one_class, teacher=self.teacher,
             student=self.student, options=options, **how,
         )  # fmt: skip

@@ -45,11 +45,12 @@ _PENALTY = 1000.0
 
 @dataclass(frozen=True, kw_only=True)
 class Sums:
-    """How a classifier asks for one Gaussian sum, with `mechanism="gaussian-sum"` or a `GaussianSum`.
+    """How a classifier asks for one Gaussian sum, as its `mechanism`; "gaussian-sum" is short for `Sums()`.
 
-    A declared `prior` is how often each class or label is true, from public knowledge; left out, noisy
-    frequencies are bought for `prior_share` of the price. Scores are brought onto the `n_directions` in which
-    the pool differs most, and a column of frequency p has the weight (p (1 - p)) ** -balance.
+    The noise is that of a `mechanism`, or, left out, the least that the budget affords. A declared `prior` is
+    how often each class or label is true, from public knowledge; left out, noisy frequencies are bought for
+    `prior_share` of the price. Scores are brought onto the `n_directions` in which the pool differs most, and
+    a column of frequency p has the weight (p (1 - p)) ** -balance.
 
     >>> Sums(prior=[0.5, 0.1]).n_directions
     50
@@ -59,6 +60,7 @@ class Sums:
     ValueError: Expected prior_share between 0 and 1, got 0. To buy no prior, declare one: prior=...
     """
 
+    mechanism: GaussianSum | None = None
     prior: Sequence[float] | None = None
     prior_share: float = 0.05
     n_directions: int = 50
@@ -92,7 +94,14 @@ class Sums:
 
 def wants_sum(mechanism: Any) -> bool:
     """Say whether a classifier is to ask for one Gaussian sum."""
-    return isinstance(mechanism, GaussianSum) or (isinstance(mechanism, str) and mechanism == NAME)
+    return isinstance(mechanism, (GaussianSum, Sums)) or (isinstance(mechanism, str) and mechanism == NAME)
+
+
+def sums_of(mechanism: Any) -> Sums:
+    """Return how a sum is asked for, whichever way it was said."""
+    if isinstance(mechanism, Sums):
+        return mechanism
+    return Sums(mechanism=mechanism if isinstance(mechanism, GaussianSum) else None)
 
 
 def require_known(mechanism: Any) -> None:
@@ -185,17 +194,23 @@ class Summed:
         )  # fmt: skip
 
 
-def sum_question(mechanism: Any, chosen: Sums, pool: NDArray[Any]) -> str:
+def sum_question(chosen: Sums, pool: NDArray[Any]) -> str:
     """Return a fingerprint of what is asked: public things alone."""
     prior = None if chosen.prior is None else np.asarray(chosen.prior, dtype=np.float64).tolist()
-    asked = [repr(mechanism), prior, chosen.prior_share, chosen.n_directions, chosen.balance, pool.shape]
+    asked = [
+        repr(chosen.mechanism),
+        prior,
+        chosen.prior_share,
+        chosen.n_directions,
+        chosen.balance,
+        pool.shape,
+    ]
     digest = hashlib.sha256(json.dumps(asked).encode())
     digest.update(np.ascontiguousarray(pool, dtype=np.float64).tobytes())
     return digest.hexdigest()[:16]
 
 
 def planned(
-    mechanism: Any,
     accountant: Accountant,
     ledger: Ledger,
     *,
@@ -215,12 +230,12 @@ def planned(
     if any(entry.key.startswith(mine) for entry in entries):
         others = (entry.charged for entry in entries if not entry.key.startswith(mine))
         spent = sum(others, start=RdpCurve.zero(spent.orders))
-    if isinstance(mechanism, GaussianSum):
-        given = with_prior(mechanism, prior_share=share)
+    if chosen.mechanism is not None:
+        given = with_prior(chosen.mechanism, prior_share=share)
         if not accountant.affords(spent, given.price()):
             raise BudgetExhausted(
-                f"Expected a sum that the budget affords, got sigma = {mechanism.sigma:.4g}, which with its "
-                f"prior is too dear. Nothing was charged. Take more noise, or "
+                f"Expected a sum that the budget affords, got sigma = {given.scores.sigma:.4g}, which with "
+                "its prior is too dear. Nothing was charged. Take more noise, or "
                 f'mechanism="{NAME}", which finds sigma.'
             )
         return given
@@ -242,7 +257,6 @@ def ask_sum(
     pool: NDArray[Any],
     parts: Partition,
     *,
-    mechanism: Any,
     accountant: Accountant,
     planner: Accountant,
     ledger: Ledger,
@@ -262,9 +276,7 @@ def ask_sum(
     """
     prior, n_teachers = chosen.declared(n_columns), len(parts)
     # Refused before teachers are trained.
-    plan = planned(
-        mechanism, accountant, ledger, planner=planner, chosen=chosen, key=key, n_teachers=n_teachers
-    )
+    plan = planned(accountant, ledger, planner=planner, chosen=chosen, key=key, n_teachers=n_teachers)
     model, seen = teacher, pool
     if teacher is None:
         coordinates = _Coordinates.of(pool, chosen.n_directions)
