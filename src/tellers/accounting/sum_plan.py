@@ -44,6 +44,18 @@ class SumPlan:
         return total if self.prior is None else total + self.prior.batch_price(unit)
 
 
+def with_prior(scores: GaussianSum, *, prior_share: float = 0.05, n_sums: int = 1) -> SumPlan:
+    """Return a sum whose noise is given, with a prior that takes `prior_share` of mu^2 of all.
+
+    >>> with_prior(GaussianSum(8.0), prior_share=0.2).prior.sigma
+    16.0
+    """
+    if not prior_share:
+        return SumPlan(scores, None)
+    of_prior = _rounded(scores.sigma * math.sqrt((1 - prior_share) / (prior_share * n_sums)))
+    return SumPlan(scores, GaussianSum(of_prior, max(_PRIOR_STEPS, _steps(of_prior))))
+
+
 def plan_sum(
     accountant: Accountant,
     *,
@@ -77,10 +89,7 @@ def plan_sum(
 
     def with_sigma(sigma: float) -> SumPlan:
         scores = GaussianSum(sigma, _steps(sigma))
-        if not prior_share:
-            return SumPlan(scores, None)
-        of_prior = _rounded(sigma * math.sqrt((1 - prior_share) / (prior_share * n_sums)))
-        return SumPlan(scores, GaussianSum(of_prior, max(_PRIOR_STEPS, _steps(of_prior))))
+        return with_prior(scores, prior_share=prior_share, n_sums=n_sums)
 
     def affordable(sigma: float) -> bool:
         plan = with_sigma(sigma)

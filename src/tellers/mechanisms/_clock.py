@@ -197,7 +197,9 @@ class GaussianClock:
     """A whole number with discrete Gaussian noise of standard deviation `sigma`, moved by `by` steps.
 
     It costs its squared distance (by / sigma)^2, as in the filter for Gaussian noise, but for the end of the
-    budget, where the grid of the noise is seen: up to 1 + 1 / (12 sigma^2) times that.
+    budget, where the grid of the noise is seen: there it costs c^2 times that, with c the factor of one step,
+    2 sigma Phi^-1(1/2 + P[X = 0] / 2) = 1 + 1 / (24 sigma^2) + 7 / (1920 sigma^4) + ...; c^2 is a little more
+    than 1 + 1 / (12 sigma^2). Prices are worked out from the laws and not from this series.
 
     Guarantee: the price of the one pair of laws, both orders; smaller moves cost no more.
     Assumes:   discrete Gaussian noise on whole numbers.

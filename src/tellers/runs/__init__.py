@@ -25,6 +25,7 @@ _HOME = {
     "RunConfig": ".settings.sections",
     "RunResult": ".result",
     "StudentConfig": ".settings.sections",
+    "Sums": ".sums",
     "SweepRow": ".sweeps",
     "SweepSetting": ".sweeps",
     "TeachersConfig": ".settings.sections",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +21,6 @@ from ..mechanisms.base import Mechanism, label_space
 from ..mechanisms.confident import ConfidentGNMax
 from ..mechanisms.gnmax import GNMax
 from ..mechanisms.labels.binary import Binary
-from ..mechanisms.registry import answers_of
 from ..privacy._rows import label_table
 from ..privacy.budget import Accountant, Budget
 from ..privacy.release import SILENT
@@ -31,10 +30,16 @@ from ..teachers.ballots import check_thresholds
 from . import fit as _fit
 from .fit import Fitting, Groups, Indices, Queries, Training
 from .labelling import Labels
+from .sums import Sums
 
 
 def _student_has(method: str) -> Callable[[Any], bool]:
-    return lambda self: hasattr(getattr(self, "student_", _fit.model_or_default(self.student)), method)
+    def has(self: Any) -> bool:
+        if self._is_sum:  # its student knows scores, and no probabilities
+            return method == "decision_function"
+        return hasattr(getattr(self, "student_", _fit.model_or_default(self.student)), method)
+
+    return has
 
 
 class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -63,7 +68,9 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         Any classifier; left out, logistic regression on standardised features.
     mechanism : Mechanism, optional
         Left out, ConfidentGNMax with sigma, threshold and sigma_threshold at 0.2, 0.6 and 0.24 of the
-        teachers.
+        teachers. A `GaussianSum` releases the scores of the whole pool at once, and "gaussian-sum" is the one
+        with the least noise that the budget affords; `Sums(...)` says more. The student is then a regressor
+        of those scores.
     budget : Budget or Accountant, optional
         Left out, that of the ledger, or epsilon 8 at delta 1e-5. `epsilon=` and `delta=` may be given in its
         place, and with either `rule="clock"`, by which the same budget buys more labels: an `Accountant` is
@@ -111,7 +118,7 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         *,
         teacher: Any = None,
         student: Any = None,
-        mechanism: Mechanism | None = None,
+        mechanism: Mechanism | Sums | Literal["gaussian-sum"] | None = None,
         budget: Budget | Accountant | None = None,
         n_teachers: int | None = None,
         n_classes: int | None = None,
@@ -146,11 +153,10 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         row, or a mapping from `persons` to those.
         """
         self._check_asking()
-        if self.mechanism is not None and answers_of(self.mechanism) == "scores":
-            raise TypeError(
-                f"Expected a mechanism that answers query by query, got {type(self.mechanism).__name__}, "
-                "which releases the scores of a whole pool at once. Ask it through Room, and teach with "
-                "students.fit_sum."
+        if self._is_sum and budgets is not None:
+            raise ValueError(
+                "Expected no budgets per person for a Gaussian sum, which everybody pays alike, got some. "
+                "Leave them out, or take a mechanism that answers query by query."
             )
         if self._training.temperature is not None and not getattr(self.mechanism, "releases_counts", False):
             raise TypeError(
@@ -188,7 +194,10 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         rows = self._rows(X)
         # The lowest number and not infinity, as scikit-learn's own cross_val_predict has it: metrics take it.
         lowest = float(np.finfo(np.float64).min)
-        return self._spread(self.student_.decision_function(rows), never_met=lowest)
+        said = self.student_.decision_function(rows)
+        if self._is_sum and len(self.classes_) == 2:
+            said = said[:, 1] - said[:, 0]
+        return self._spread(said, never_met=lowest)
 
     def export(
         self,
@@ -275,7 +284,9 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         As of `PateClassifier`.
     mechanism : Mechanism, optional
         One for labels: Binary, Tau, Powerset, GNThreshold, DependentBinary, ...; left out, Binary with sigma
-        at 0.2 of the teachers.
+        at 0.2 of the teachers. A `GaussianSum` releases the scores of the whole pool at once, and
+        "gaussian-sum" is the one with the least noise that the budget affords; the student is then a
+        regressor of those scores, and ranks rows by `decision_function`. `Sums(...)` says more.
     n_outputs : int, optional
         How many labels a row has.
     thresholds : float or sequence of floats
@@ -296,6 +307,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
     _unused = ("max_labels", "warm_up", "stratified", "temperature", "floor")
     _moved: ClassVar = {"n_labels": ("", "n_outputs"), **_fit.moved(Queries, Training, without=_unused)}
     _target = ("labels", "n_outputs", "Y")
+    _one_class = False
 
     @_fit.accepting_moved
     def __init__(
@@ -303,7 +315,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         *,
         teacher: Any = None,
         student: Any = None,
-        mechanism: Mechanism | None = None,
+        mechanism: Mechanism | Sums | Literal["gaussian-sum"] | None = None,
         budget: Budget | Accountant | None = None,
         n_teachers: int | None = None,
         n_outputs: int | None = None,
@@ -330,7 +342,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         `persons`, `ids` and `sites` have an entry per private row, as in `PateClassifier.fit`.
         """
         self._check_asking()
-        if self.mechanism is not None and not is_multilabel(self.mechanism):
+        if self.mechanism is not None and not self._is_sum and not is_multilabel(self.mechanism):
             raise TypeError(
                 f"Expected a mechanism for labels, such as Binary, got {type(self.mechanism).__name__}. For "
                 "one class per row take PateClassifier."
@@ -343,7 +355,7 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
 
         def encode() -> NDArray[np.int64]:
             self.n_labels_ = self.n_outputs_ = Y.shape[1]
-            self.classes_ = [np.array([0, 1])] * self.n_outputs_
+            self.classes_ = [np.array([0, 1])] * self.n_outputs_  # one entry for each label
             check_thresholds(self.thresholds, n_labels=self.n_outputs_)
             return np.asarray(Y)
 
@@ -356,10 +368,17 @@ class PateMultilabelClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type
         rows = self._rows(X)
         return np.asarray(self.student_.predict(rows))
 
+    @available_if(lambda self: not self._is_sum)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the student's probability of every label, rows x labels."""
         rows = self._rows(X)
         return np.asarray(self.student_.predict_proba(rows))
+
+    @available_if(lambda self: self._is_sum)  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the scores of a student of a Gaussian sum, rows x labels: above 0 it says yes."""
+        rows = self._rows(X)
+        return np.asarray(self.student_.decision_function(rows))
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of right answers, over rows and labels.

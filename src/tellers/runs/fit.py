@@ -38,6 +38,7 @@ from ..privacy.rdp import RdpCurve
 from ..privacy.release import SILENT, describe
 from ..privacy.sealed import Sealed
 from ..privacy.votes import OneOf, Unit
+from ..students.sums import SumStudent
 from ..teachers.ensemble import train_ensemble
 from ..teachers.models import describe_estimator
 from ..teachers.partitions import partition
@@ -46,7 +47,7 @@ from ._catalogue import make_model
 from ._numbers import label_counts, queries_part, tested_part, versions_of
 from ._voting import Spending, begin_asking, counts_of, spent_on
 from .card import ModelCard, export_student
-from .labelling import AfterFail, Labels, Order, check_asking, label_pool
+from .labelling import AfterFail, Labels, Order, check_asking, guaranteed_epsilon, label_pool
 from .personal.assignment import Assignment, PlanOptions, Variant, arrange, plan_as_dict
 from .personal.consent import Consent, read_consent
 from .personal.plan import PersonalPlan
@@ -65,6 +66,17 @@ from .result import (
     StudentPart,
 )
 from .room import Room
+from .sums import (
+    ROWS_EACH,
+    Summed,
+    Sums,
+    ask_sum,
+    require_known,
+    require_models,
+    sum_question,
+    sums_of,
+    wants_sum,
+)
 
 Indices = NDArray[np.int64]
 
@@ -293,6 +305,7 @@ def agreed_n_teachers(n_teachers: int | None, n_rows: int, *, by_name: bool) -> 
 
 # Budget and ledger
 
+_USUAL = 8.0
 NO_LIMIT = 1e9  # without classes and pool there is no budget to keep, unless one was given
 _DELTA = 1e-5
 
@@ -321,7 +334,7 @@ def agreed_budget(given: Budget | Accountant | None, ledger: Any) -> Accountant 
 def usual_epsilon(assignment: Assignment) -> float:
     """Return what may be spent where nobody said it: 8, or what everybody agreed to."""
     if assignment.consent is None:
-        return 8.0
+        return _USUAL
     # Groups are held to their own budgets. While they leave one by one, the books as a whole add up what
     # some paid after others had left.
     epsilons = [group.epsilon for group in assignment.consent.groups]
@@ -394,6 +407,12 @@ class Fitting:
     _moved: ClassVar[dict[str, tuple[str, str]]]
     _unused: ClassVar[tuple[str, ...]] = ()
     _target: ClassVar[tuple[str, str, str]]
+    _one_class: ClassVar[bool] = True
+    mechanism: Any
+    mechanism_: Any
+    teacher: Any
+    student: Any
+    student_: Any
     thresholds: float | Sequence[float] = 0.5
     queries: Queries | None
     training: Training | None
@@ -448,9 +467,18 @@ class Fitting:
     def _training(self) -> Training:
         return self.training or Training()
 
+    @property
+    def _sums(self) -> Sums:
+        return sums_of(self.mechanism)
+
+    @property
+    def _is_sum(self) -> bool:
+        return wants_sum(self.mechanism)
+
     def _check_asking(self) -> None:
         """Refuse settings that mean nothing, before teachers are trained."""
         chosen = self._queries
+        require_known(self.mechanism)
         check_asking(
             chosen.order,
             batch=chosen.batch,
@@ -466,6 +494,25 @@ class Fitting:
                         f"Expected {kind} without {one.name} for {type(self).__name__}, which has no use "
                         "for it, got one. Leave it out."
                     )
+        if not self._is_sum:
+            return
+        for one in fields(chosen):
+            if one.name != "seeded_noise" and getattr(chosen, one.name) != one.default:
+                raise ValueError(
+                    f"Expected Queries without {one.name} for a Gaussian sum, which asks for the whole pool "
+                    "at once, got it. Leave it out."
+                )
+        if self._training.temperature is not None or self._training.floor:
+            raise ValueError(
+                "Expected Training without temperature and floor for a Gaussian sum, whose student learns "
+                "from noisy scores, got one. Leave them out."
+            )
+        if self.thresholds != 0.5:
+            raise ValueError(
+                "Expected no thresholds for a Gaussian sum, to which teachers hand in their scores, got "
+                "some. Leave them out."
+            )
+        require_models(self.teacher, self.student, one_class=self._one_class)
 
     # State
 
@@ -546,7 +593,7 @@ class Fitting:
                 "which has no largest of several prices for the data to be charged. Leave out the rule."
             )
         self._tell_assignment(assignment, plain, n_rows=len(X), n_public=len(pool))
-        if accountant.clock is not None:
+        if accountant.clock is not None and not self._is_sum:
             space, known = self._space(), {"n_teachers": len(assignment.partition)}
             if space.kind == OneOf.kind:
                 known["n_classes"] = space.n_answers
@@ -554,6 +601,20 @@ class Fitting:
             accountant.affords(RdpCurve.zero(), price_of(plain, Unit(), **known))
         # Opened before hours of training: a ledger with another budget is refused now.
         with open_books(self.ledger, accountant, allow_seeded=seeded, consent=assignment.consent) as ledger:
+            if self._is_sum:
+                source, seeds = noise.seeded(draw) if seeded else noise.secure(), (teach, learn)
+                key = f"{name}/{sum_question(self._sums, pool)}"
+                with telling_what_is_spent(ledger, accountant), remembered(seen, self, budget):
+                    found = self._sum(
+                        X, y, pool, assignment, accountant=accountant, ledger=ledger, noise=source, key=key,
+                        seeds=seeds, public=given,
+                    )  # fmt: skip
+                    spending = self._spent_on_sum(found, ledger, accountant)
+                    self._record(
+                        found.labels, rows, spending, ledger=ledger, held=accountant, reasons=reasons
+                    )
+                    self.student_ = found.student
+                return
 
             def vote(some: Assignment, absent: Names) -> VotedPool:
                 of_round, place = round_name(assignment.plan, absent), None
@@ -609,6 +670,43 @@ class Fitting:
                     )
                 self.student_ = self._taught(pool, released, seed=learn, lenient=is_open)
 
+    def _sum(
+        self,
+        X: NDArray[Any],
+        y: Indices,
+        pool: NDArray[Any],
+        assignment: Assignment,
+        *,
+        accountant: Accountant,
+        public: Any,
+        **how: Any,
+    ) -> Summed:
+        """Release one Gaussian sum of the pool, and set what is known of it."""
+        training, parts = self._training, assignment.partition
+        options = {
+            "n_jobs": None if training.n_jobs is None else effective_n_jobs(training.n_jobs),
+            "folder": None if training.folder is None else Path(training.folder) / "teachers",
+            "public": public,
+        }
+        # Where nothing is guaranteed and no budget was given, as much noise as there usually is.
+        no_limit = accountant.budget.epsilon >= NO_LIMIT
+        planner = Accountant(Budget(_USUAL, accountant.budget.delta)) if no_limit else accountant
+        found = ask_sum(
+            X, y, pool, parts, accountant=accountant, planner=planner,
+            chosen=self._sums, n_columns=len(self.classes_), one_class=self._one_class, teacher=self.teacher,
+            student=self.student, options=options, **how,
+        )  # fmt: skip
+        self.mechanism_, self.prior_, self.troubles_ = found.plan.scores, found.prior, found.troubles
+        return found
+
+    def _spent_on_sum(self, found: Summed, ledger: Ledger, accountant: Accountant) -> Spending:
+        """Return what may be stated: what a sum and its prior cost was known before the first of them."""
+        most = found.plan.price() if self.ledger is None else None
+        epsilon, charged = guaranteed_epsilon(ledger, accountant, most=most), accountant.epsilon(ledger.spent)
+        left = None if accountant.clock is None else accountant.left(ledger.spent)
+        curve = ((len(found.release), charged, left),)
+        return Spending(epsilon, charged, curve, shared=self.ledger is not None, left=left)
+
     def _reasons(self, *, declared: bool, pooled: bool, seeded: bool) -> list[str]:
         """Return why no epsilon may be stated, and warn; refuse where a ledger is kept all the same."""
         what, argument, read_off = self._target
@@ -651,6 +749,8 @@ class Fitting:
         n_teachers, training, chosen = self.n_teachers, self._training, self._groups
         if sites is None:
             by_name = persons is not None or ids is not None
+            if n_teachers is None and self._is_sum and not by_name:
+                n_teachers = max(1, len(y) // ROWS_EACH)
             n_teachers = agreed_n_teachers(n_teachers, len(y), by_name=by_name)
         if budgets is None:
             parts = partition(
@@ -753,6 +853,8 @@ def public_result(
     parameters = describe(fitted.mechanism_, noise.secure())["parameters"]
     names, own = {"class_names": tuple(map(str, fitted.classes_))}, dict[str, Any]()
     kind, model, scores = "supervised", model_name(student), dict[str, Any]()
+    if isinstance(student, SumStudent):
+        model = f"{model_name(student.model)}, of noisy scores"
     # What a test takes of delta is not there to convert with.
     renyi = fitted.spent_.epsilon(fitted.delta_ - delta_of(fitted.spent_))
 

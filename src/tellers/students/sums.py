@@ -15,6 +15,7 @@ from .fitting import Seed, fresh
 
 Floats = NDArray[np.float64]
 _LEAST_SHARE = 0.02
+_ROUNDS = 50
 _LOWEST, _HIGHEST = 0.002, 0.98
 
 
@@ -96,23 +97,31 @@ def _falling(values: Floats) -> Floats:
     return np.asarray(np.repeat(means, sizes))
 
 
-def released_frequencies(release: Release, *, bound: float = 1.0) -> Floats:
+def released_frequencies(release: Release, *, bound: float = 1.0, shrink: bool = False) -> Floats:
     """Return how often each class or label is true, from a release of label frequencies.
 
     `bound` is that of the `Scores` that were asked. Shares below 0.2 % or above 98 % are brought there: the
-    noise is seldom less.
+    noise is seldom less. With `shrink` they are drawn towards their mean, of classes 1 / k, as far as the
+    known noise says that they differ by chance.
 
     >>> from tellers import Cost, RdpCurve
     >>> from tellers.privacy import NoiseLevel
     >>> level = NoiseLevel(5000.0, 1000, 100)
     >>> values = np.array([[60_000, -2000]])
-    >>> released_frequencies(Release(values > 0, Cost(RdpCurve.zero()), values=values, noise_level=level))
-    array([0.6  , 0.002])
+    >>> release = Release(values > 0, Cost(RdpCurve.zero()), values=values, noise_level=level)
+    >>> released_frequencies(release), released_frequencies(release, shrink=True).round(3)
+    (array([0.6  , 0.002]), array([0.591, 0.002]))
     """
     if release.values is None or release.noise_level is None or len(release.values) != 1:
         raise ValueError("Expected a release of one row of frequencies, as LabelFrequencies gives it.")
     level = release.noise_level
-    mean = release.values[0] * bound / (level.steps * level.n_teachers)
+    unit = bound / (level.steps * level.n_teachers)
+    mean = release.values[0] * unit
+    if shrink:
+        middle = 1 / len(mean) if release.labels.ndim == 1 else float(mean.mean())
+        noise, above = (level.sigma * unit) ** 2, mean - middle
+        signal = max(float((above**2).mean()) - noise, 0.0)
+        mean = middle + above * signal / (signal + noise)
     return np.asarray(np.clip(mean, _LOWEST, _HIGHEST))
 
 
@@ -120,7 +129,7 @@ def released_frequencies(release: Release, *, bound: float = 1.0) -> Floats:
 class SumStudent:
     """A student of scores: it ranks rows for every column, and answers by the leader or by cuts.
 
-    `cuts` are one score per label: yes where a row is above it. Of classes the leader is the answer.
+    `cuts` are one score per column: of labels yes where a row is above it, of classes the one furthest above.
     """
 
     model: Any
@@ -156,7 +165,8 @@ def fit_sum(
     X : the public pool that was asked.
     release : what came out.
     estimator : any regressor that takes several columns; ridge regression if left out.
-    frequencies : how often each label is true, bought or declared: so many rows of the pool are said yes.
+    frequencies : how often each class or label is true, bought or declared: in so many rows of the pool a
+        class leads, or a label is said yes.
     column_weights : those of the `Scores` that were asked, divided out again.
     n_directions : at most so many directions of the pool are used.
     ridge : penalty of the ridge regression, as a share of the largest squared singular value of the pool.
@@ -197,13 +207,32 @@ def fit_sum(
     model.fit(rows, targets)
     one_class = release.labels.ndim == 1
     cuts = np.zeros(targets.shape[1])
-    if frequencies is not None and not one_class:
-        shares = _one_per_column(frequencies, targets.shape[1], "frequencies")
+    if frequencies is not None:
+        shares = np.clip(_one_per_column(frequencies, targets.shape[1], "frequencies"), 0, 1)
         said = np.asarray(model.predict(rows)).reshape(targets.shape)
-        # Between two rows of the pool: as many are above as the frequency says.
-        shares = 1 - np.clip(shares, 0, 1)
-        cuts = np.array([np.quantile(one, share) for one, share in zip(said.T, shares, strict=True)])
+        cuts = _cuts_of_classes(said, shares) if one_class else _cuts(said, shares)
     return SumStudent(model, one_class, cuts)
+
+
+def _cuts(said: Floats, shares: Floats) -> Floats:
+    """Return a cut for each label, between two rows of the pool: as many are above as the share says."""
+    return np.array([np.quantile(one, 1 - share) for one, share in zip(said.T, shares, strict=True)])
+
+
+def _cuts_of_classes(said: Floats, shares: Floats) -> Floats:
+    """Return what is taken off each class, so that each leads in about as many rows as its share says.
+
+    One class after another is moved to where its share is right, given the others, until all are.
+    """
+    shares, cuts = shares / shares.sum(), np.zeros(said.shape[1])
+    for _ in range(_ROUNDS):
+        before = cuts.copy()
+        for at, share in enumerate(shares):
+            others = np.delete(said - cuts, at, axis=1).max(axis=1)
+            cuts[at] = np.quantile(said[:, at] - others, 1 - share)
+        if np.abs(cuts - before).max() < 1e-6:
+            break
+    return np.asarray(cuts - cuts.mean())
 
 
 def _one_per_column(given: Any, k: int, name: str) -> Floats:
