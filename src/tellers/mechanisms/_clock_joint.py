@@ -211,11 +211,15 @@ def joint_table(joint: Joint, silent: float | None, apart: ClockTable, kappa: fl
     levels = [left * scale for left in _LEFT if left * scale <= _HIGHEST]
     most = 1.0 / joint.sigma_threshold**2 + 2.5 / joint.sigma**2
     search = _PriceSearch(joint, scale, most, kappa)
-    found = []
+    found: list[Pair] = []
+    around = None
     for level, above in zip(levels, [*levels[1:], levels[-1]], strict=True):
         price, dear = search.at(level), _pair_at(apart, level)
         # What silence is to cost at most holds up to the next level.
-        found.append(_chosen(price, silent, dear, _pair_at(apart, above)[0]))
+        pair = _chosen(price, silent, dear, check=_pair_at(apart, above)[0], around=around)
+        found.append(pair)
+        # How much less silence costs is much the same share of an answer at the next level.
+        around = (pair[1] - pair[0]) / dear[1] if pair != dear and pair[1] > pair[0] else None
     return _merged(levels, found, silent, apart, kappa)
 
 
@@ -305,16 +309,24 @@ def _pair_at(table: ClockTable, level: float) -> Pair:
     return table.prices[0][at] / TICKS, table.prices[1][at] / TICKS
 
 
-def _chosen(price: Callable[[float], float], silent: float | None, apart: Pair, check: float) -> Pair:
-    """Return the charges of silence and of an answer: the best for a share, or a check's own for silence."""
+def _chosen(
+    price: Callable[[float], float], silent: float | None, apart: Pair, *, check: float, around: float | None
+) -> Pair:
+    """Return the charges of silence and of an answer: the best for a share, or a check's own for silence.
+
+    `around` says where to look: how much less silence costs, in prices of check and answer together.
+    """
     together = price(0.0)
-    even = (together, together)
-    most = 2 * apart[1]
+    even, most = (together, together), 2 * apart[1]
+    low, high, sections = 0.0, most, _SECTIONS
+    if around is not None:
+        low, high, sections = 0.7 * around * apart[1], min(most, 1.4 * around * apart[1]), _SECTIONS // 2
     if silent is None:
         if together <= check:
             return even
-        low, high = 0.0, most
-        for _ in range(_SECTIONS):
+        if around is not None and price(high) - high > check:
+            low, high, sections = high, most, _SECTIONS
+        for _ in range(sections):
             extra = (low + high) / 2
             low, high = (low, extra) if price(extra) - extra <= check else (extra, high)
         dearer = price(high)
@@ -329,10 +341,9 @@ def _chosen(price: Callable[[float], float], silent: float | None, apart: Pair, 
         return dearer - silent * extra
 
     if silent > 0:
-        low, high = 0.0, most
-        left, right = high - _GOLDEN * high, _GOLDEN * high
+        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
         at_left, at_right = cost(left), cost(right)
-        for _ in range(_SECTIONS):
+        for _ in range(sections):
             if at_left <= at_right:
                 high, right, at_right = right, left, at_left
                 left = high - _GOLDEN * (high - low)
