@@ -62,6 +62,8 @@ _HIGHEST = 64.0
 # Pairs are looked for by so many sections of an interval; what is rarer than this share changes nothing.
 _SECTIONS, _NEVER = 14, math.log(1e-17)
 _GOLDEN = (math.sqrt(5) - 1) / 2
+# A dearer answer must save this share of what it costs more: of pairs that are worth the same, the even one.
+_RESERVED = 0.01
 
 Check = tuple[Floats, Floats]
 Sides = list[tuple[Check, Check, int, NDArray[np.int64]]]
@@ -370,7 +372,8 @@ def _merged(
 
     def worth(offer: tuple[tuple[int, int], bool]) -> tuple[float, int]:
         silence, answer = offer[0]
-        return share * silence + (1 - share) * answer, answer
+        # An answer is reserved before every query, and no level below may charge less.
+        return share * silence + (1 - share + _RESERVED) * answer, answer
 
     # From the top down: what answers cost there they cost below, at least.
     for level in sorted({*starts, *apart.levels}, reverse=True):
