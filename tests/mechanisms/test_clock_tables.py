@@ -296,6 +296,73 @@ def test_a_check_and_an_answer_are_two_events():
     assert broken(pairs, table, [0.0, 0.1, 1.0], kinds=[0, 1, 1, 1], tick=(0, 0.2))
 
 
+def passes(margin, law):
+    return sum(p for x, p in law.items() if x >= -margin)
+
+
+def label_pairs(most, threshold, law_t, law):
+    """Every label of at most so many votes, and the same with one ballot turned."""
+
+    def told(s, n):
+        pass_, one = passes(max(s, n - s) - threshold, law_t), passes(s - (n // 2 + 1), law)
+        return [1 - pass_, pass_ * (1 - one), pass_ * one]
+
+    return [
+        pair
+        for n in range(1, most + 1)
+        for s in range(1, n + 1)
+        for pair in ((told(s, n), told(s - 1, n)), (told(s - 1, n), told(s, n)))
+    ]
+
+
+def margin_pairs(most, threshold, law_t, law, draw):
+    """Histograms of at most so many votes and students of all kinds, and the same with one ballot changed."""
+
+    def told(counts, belief):
+        limits = [math.ceil(threshold + sum(counts) * p) for p in belief]
+        pass_ = passes(max(n - t for n, t in zip(counts, limits, strict=True)), law_t)
+        return [1 - pass_, *(pass_ * v for v in arg_max(counts, law))]
+
+    every = [c for c in itertools.product(range(most + 1), repeat=3) if sum(c) <= most]
+    pairs = []
+    for counts in [every[i] for i in draw.permutation(len(every))[:20]] + [(most, 0, 0), (5, 4, 0)]:
+        for belief in (draw.dirichlet(np.ones(3) * 0.5), (0.0, 0.5, 0.5), (1.0, 0.0, 0.0)):
+            here = told(counts, belief)
+            for other in moved(counts):
+                there = told(other, belief)
+                pairs += [(here, there), (there, here)]
+    return pairs
+
+
+@pytest.mark.parametrize(
+    ("of", "silent"), [("label", 0.0), ("label", 0.7), ("label", None), ("margin", 0.0), ("margin", 0.7)]
+)
+def test_labels_and_interactive_checks_keep_the_potential_by_kinds(of, silent):
+    n_teachers, threshold = (13, 9) if of == "label" else (10, 2)
+    clock = ConfidentClock(n_teachers, 2 if of == "label" else 3, 3.0, threshold, 2.0, silent, of)
+    table, law, law_t = clock.table(KAPPA), gaussian_law(3.0, 32), gaussian_law(2.0, 30)
+    if of == "label":
+        pairs, kinds = label_pairs(n_teachers, threshold, law_t, law), [0, 1, 1]
+    else:
+        draw = np.random.default_rng(8)
+        pairs, kinds = margin_pairs(n_teachers, threshold, law_t, law, draw), [0, 1, 1, 1]
+    levels = [0.0, 0.2, 2.0]
+    assert not broken(pairs, table, levels, kinds=kinds)
+    assert broken(pairs, table, levels, kinds=kinds, factor=0.5)
+    assert broken(pairs, table, levels, kinds=kinds, tick=(0, 0.05))
+
+
+@pytest.mark.parametrize("of", ["classes", "label"])
+def test_silence_at_its_own_price_is_never_dearer_than_two_events(of):
+    answer = CheckClock(4.0) if of == "label" else ArgmaxClock(4.0)
+    apart = SumClock((CheckClock(4.0), answer), ((1, 0), (1, 1))).table(KAPPA)
+    joint = ConfidentClock(20, 2 if of == "label" else 3, 4.0, 14, 4.0, None, of).table(KAPPA)
+    for level in {*apart.levels, *joint.levels}:
+        for kind in (0, 1):
+            assert price_at(joint, level, kind) <= price_at(apart, level, kind)
+    assert joint.prices[1][-1] < 0.97 * apart.prices[1][-1]
+
+
 # --- What budgets buy. ---
 
 
