@@ -63,7 +63,7 @@ _HIGHEST = 64.0
 _SECTIONS, _NEVER = 14, math.log(1e-17)
 _GOLDEN = (math.sqrt(5) - 1) / 2
 # A dearer answer must save this share of what it costs more: of pairs that are worth the same, the even one.
-_RESERVED = 0.01
+_RESERVED = 0.05
 
 Check = tuple[Floats, Floats]
 Sides = list[tuple[Check, Check, int, NDArray[np.int64]]]
