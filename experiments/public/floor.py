@@ -76,7 +76,9 @@ def expected(values: np.ndarray, p: np.ndarray, s: np.ndarray, step: float) -> t
     return best, which
 
 
-def adaptive(pairs: Pairs, marks: list[int], *, delta: float, low: float, high: float, step: float) -> list[float]:
+def adaptive(
+    pairs: Pairs, marks: list[int], *, delta: float, low: float, high: float, step: float
+) -> list[float]:
     """Return epsilon after so many questions, each of which may be any of the pairs."""
     p, s = pairs
     k = np.arange(low, high, step)
@@ -103,7 +105,9 @@ def lattice(name: str) -> tuple[Pairs, float]:
     kind, parameter = name.split()
     if kind == "GNMax":
         sigma = float(parameter)
-        leads = np.unique(np.concatenate([np.arange(1, 2.6 * sigma, sigma / 10), np.arange(2.6, 7, 0.4) * sigma]))
+        leads = np.unique(
+            np.concatenate([np.arange(1, 2.6 * sigma, sigma / 10), np.arange(2.6, 7, 0.4) * sigma])
+        )
         thresholds = np.concatenate([[-(10**6)], np.arange(-2.2 * sigma, 2.2 * sigma, sigma / 8)])
         return races(gaussian(sigma, int(16 * sigma)), leads.astype(int), thresholds.astype(int)), 9.0
     gamma = float(parameter)

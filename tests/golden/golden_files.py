@@ -11,6 +11,7 @@ import inspect
 import io
 import json
 import math
+import multiprocessing.process  # noqa: F401  (its first import draws a key)
 import os
 import re
 import shlex

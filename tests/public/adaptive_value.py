@@ -106,9 +106,7 @@ class Grid:
         left = np.exp(-np.arange(reach, 0, -1) * self.step)
         # From 0, where v is 1, to the first point v lies below the chord; beyond the last below its value.
         windows = [
-            sliding_window_view(
-                np.concatenate([1 - (1 - v[0]) * left, v, np.full(reach + 1, v[-1])]), n
-            )
+            sliding_window_view(np.concatenate([1 - (1 - v[0]) * left, v, np.full(reach + 1, v[-1])]), n)
             for v in values
         ]
         steps = np.floor(family.s / self.step).astype(int)

@@ -97,6 +97,7 @@ def race(noise, lead_up_to, *, step=1):
 
     A race of two among many voters is each of these; leads of one class and of the other are the same pairs.
     """
+
     def law(lead):
         return leader(noise, (max(lead, 0), max(-lead, 0)))
 
@@ -115,6 +116,7 @@ def race_of_three(noise, leads, thirds):
 
 def check(noise, margin_up_to, *, step=1):
     """Return the pairs of a noisy check: does a count that is so far from its threshold pass it?"""
+
     def law(margin):
         return at_least(noise, -margin)
 

@@ -37,23 +37,27 @@ class Question:
 
 
 def whole(kinds: tuple[Price, ...]) -> RdpCurve:
-    (_, item, _), = kinds[0].terms
+    ((_, item, _),) = kinds[0].terms
     return item.price()
 
 
 def clock_table(levels, prices, *, kappa: float, cheaper: float = 1.0, events: int = 1) -> ClockTable:
     """Return a table in ticks; `cheaper` plants a fault."""
     rows = [[math.ceil(cheaper * one * TICKS) for one in row] for row in prices]
-    return ClockTable(tuple(math.ceil(level * TICKS) for level in levels), tuple(map(tuple, rows)), kappa, events)
+    return ClockTable(
+        tuple(math.ceil(level * TICKS) for level in levels), tuple(map(tuple, rows)), kappa, events
+    )
 
 
 def solved(family: Family, *, kappa: float, shares=None, cheaper: float = 1.0, **how: Any) -> ClockTable:
     """Return the table of a family, solved from its definition."""
-    return clock_table(*own_tables.table(family, kappa=kappa, shares=shares, **how), kappa=kappa, cheaper=cheaper)
+    return clock_table(
+        *own_tables.table(family, kappa=kappa, shares=shares, **how), kappa=kappa, cheaper=cheaper
+    )
 
 
 def curves(family: Family, shares=None) -> list[RdpCurve]:
-    """Return what the Rényi rule charges for every kind: at each order the least that satisfies its condition."""
+    """Return what the Rényi rule charges for every kind: at each order the least that is sound."""
     shares = (1.0,) * family.n_kinds if shares is None else shares
     share = np.array([shares[kind] for kind in family.kinds])
     values = []
@@ -93,7 +97,9 @@ class Arithmetic:
         spent = Price(zero.orders, zero.values, (), *state)
         found = []
         for one in self.questions:
-            debit = self.accountant.debit(spent, one.price) if self.accountant.affords(spent, one.price) else None
+            debit = (
+                self.accountant.debit(spent, one.price) if self.accountant.affords(spent, one.price) else None
+            )
             if debit is None:
                 continue
             after = []
@@ -152,8 +158,8 @@ class Books:
     """Ask a real ledger: reserve, let outcomes come, settle; other accounts pay as well.
 
     `n_in_flight` questions may wait at once, each with its pair fixed when it was reserved (`fixed`), or only
-    when it is answered. `batch` questions are paid for at once, and answered one after the other. `watched` is
-    the account whose people the attack is after.
+    when it is answered. `batch` questions are paid for at once, and answered one after the other. The
+    pairs are those of the account whose people the attack is after.
     """
 
     make: Callable[[], MemoryLedger]
@@ -196,7 +202,9 @@ class Books:
         spent = [ledger.spent, *(account.spent for _, account in sorted(ledger.accounts().items()))]
         seen = tuple(_seen(ledger.accountant, one) for one in spent)
         charged = {entry.key: _seen(ledger.accountant, entry.charged) for entry in ledger.entries()}
-        waiting = tuple(sorted((number, -1 if row is None else row, charged[key]) for number, row, key in pending))
+        waiting = tuple(
+            sorted((number, -1 if row is None else row, charged[key]) for number, row, key in pending)
+        )
         return State((*seen, waiting, len(batch) if batch else 0, batch), pending, batch, history)
 
     def _reserved(self, state: State, number: int, n: int) -> tuple[tuple[Any, ...], str] | None:
@@ -238,7 +246,9 @@ class Books:
                     found.append(Move(NOTHING, (self._look(history, waiting, None),)))
                 else:
                     after = tuple(
-                        self._look((*history, ("settle", key, number, self._counts(kind, one.family))), (), None)
+                        self._look(
+                            (*history, ("settle", key, number, self._counts(kind, one.family))), (), None
+                        )
                         for kind in range(one.family.n_kinds)
                     )
                     found.append(Move(one.family, after))
@@ -249,7 +259,7 @@ class Books:
         return tuple(int(as_kind == j) for j in range(family.n_kinds))
 
     def _within_batch(self, state: State) -> Move:
-        (number, _, key), = state.pending
+        ((number, _, key),) = state.pending
         family, after = self.questions[number].family, []
         for kind in range(family.n_kinds):
             seen = tuple(sorted((*state.batch, kind)))

@@ -8,7 +8,16 @@ import pytest
 
 from .adaptive_value import Family, Grid, Move, Value, repeated
 from .families import (
-    arg_max, check, confident, gaussian, gaussian_sum, histograms, laplace, leader, neighbours, race,
+    arg_max,
+    check,
+    confident,
+    gaussian,
+    gaussian_sum,
+    histograms,
+    laplace,
+    leader,
+    neighbours,
+    race,
     randomised_response,
 )  # fmt: skip
 
@@ -69,7 +78,9 @@ def test_two_steps_against_every_attack():
             p, q = family.p[first], family.p[first] * np.exp(family.s[first])
             for after in itertools.product(range(len(family.p)), repeat=3):
                 here = np.concatenate([p[o] * family.p[j] for o, j in enumerate(after)])
-                there = np.concatenate([q[o] * family.p[j] * np.exp(family.s[j]) for o, j in enumerate(after)])
+                there = np.concatenate(
+                    [q[o] * family.p[j] * np.exp(family.s[j]) for o, j in enumerate(after)]
+                )
                 best = max(best, float(np.maximum(0, here - math.exp(epsilon) * there).sum()))
         value = Value(Counted(family, 2), GRID)
         assert value.below(epsilon) <= best * (1 + 1e-9)

@@ -12,17 +12,20 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from tellers import Accountant, Budget, MemoryLedger, RdpCurve
-from tellers.ledger._chain import LedgerState
-from tellers.privacy._clock import TICKS, Clock, ClockTable, potential
-from tellers.privacy._price import charges
+from tellers import Budget, MemoryLedger
 
-from . import own_tables
-from .adaptive_value import Family, Grid, Value
+from .adaptive_value import Grid, Value
 from .families import (
-    arg_max, check, confident, gaussian, gaussian_sum, laplace, race, randomised_response,
+    arg_max,
+    check,
+    confident,
+    gaussian,
+    gaussian_sum,
+    laplace,
+    race,
+    randomised_response,
 )  # fmt: skip
-from .games import Arithmetic, Books, Held, Question, clock_table, curves, on_a_clock, question, solved
+from .games import Arithmetic, Books, Question, on_a_clock, question, solved
 
 KAPPA = 1e-13
 """What every table here is solved for: a clock with a larger kappa takes them too."""
@@ -60,7 +63,7 @@ def asked(seed: int) -> Question:
 
 
 def budgeted(draw, some, *, most, n_states=150):
-    """Return a random budget that affords up to `most` of one of these, with hardly anything over; or None."""
+    """Return a random budget that affords up to `most` of one of these and hardly more, or None."""
     for _ in range(20):
         delta = float(10 ** draw.uniform(-6, -3))
         anchor, n = some[int(draw.integers(len(some)))], int(draw.integers(1, most + 1))
@@ -131,9 +134,7 @@ def on_books(seed, *, pool, form):
     both = tuple(replace(a, others={"other": b.kinds}) for a, b in zip(some, theirs, strict=True))
     watched = tuple(replace(a, family=b.family) for a, b in zip(both, theirs, strict=True))
     games = [Books(make, each, accounts={"other": other}) for each in (both, watched)]
-    return max(
-        above(game, budget) for game, budget in zip(games, (accountant.budget, other), strict=True)
-    )
+    return max(above(game, budget) for game, budget in zip(games, (accountant.budget, other), strict=True))
 
 
 def pairs(draw, family, n):
@@ -158,8 +159,8 @@ def test_no_attack_passes_the_budget_of_a_ledger(form, seed):
 def test_no_attack_passes_the_budget_of_a_clock_in_many_settings(part):
     found = [judged(1000 * (part + 1) + n, pool=42) for n in range(50)]
     assert max(found) <= 1
-    # Far below the budget it would be judged of nothing.
-    assert np.median(found) > 0.5
+    # Where no attack comes near the budget, nothing would be judged.
+    assert max(found) > 0.9
 
 
 @pytest.mark.campaign

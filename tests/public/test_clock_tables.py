@@ -19,7 +19,13 @@ from tellers.privacy._price import itemised
 from . import own_tables
 from .adaptive_value import Family
 from .families import (
-    arg_max, confident, gaussian, laplace, noisy_counts, race, race_of_three,
+    arg_max,
+    confident,
+    gaussian,
+    laplace,
+    noisy_counts,
+    race,
+    race_of_three,
 )  # fmt: skip
 
 KAPPA = 1e-12
@@ -28,7 +34,7 @@ KAPPA = 1e-12
 @lru_cache(maxsize=32)
 def read(mechanism):
     """Return the table of a mechanism's price, as a ledger asks for it."""
-    (_, item, _), = itemised(mechanism.price(Unit())).terms
+    ((_, item, _),) = itemised(mechanism.price(Unit())).terms
     table = item.table(KAPPA)
     assert table is not None
     return table
@@ -59,7 +65,11 @@ def share_needed(table, family, *, every=9):
 CASES = {
     "GNMax, two classes": (GNMax(3.7), lambda: race(gaussian(3.7), 38), 0.98),
     "GNMax, three classes": (GNMax(2.3), lambda: arg_max(gaussian(2.3), 14, 3), 0.5),
-    "GNMax, a third class": (GNMax(2.3), lambda: race_of_three(gaussian(2.3), (1, 2, 4, 7), range(-9, 7)), 0.7),
+    "GNMax, a third class": (
+        GNMax(2.3),
+        lambda: race_of_three(gaussian(2.3), (1, 2, 4, 7), range(-9, 7)),
+        0.7,
+    ),
     "LNMax, two classes": (LNMax(0.3), lambda: race(laplace(0.3), 30), 0.7),
     "LNMax, a third class": (LNMax(0.3), lambda: race_of_three(laplace(0.3), (1, 2), range(-25, 6)), 0.6),
     "two noisy counts": (NoisyHistogram(3.0), lambda: noisy_counts(3.0), 0.98),
@@ -109,7 +119,7 @@ def test_kinds_of_outcome_keep_their_inequalities(case, known):
     mechanism, n_votes, n_classes = SPLIT[case]
     family = electorate(*SPLIT[case])
     said = {"n_teachers": n_votes, "n_classes": n_classes} if known else {}
-    (_, item, _), = itemised(price_of(mechanism, Unit(), **said)).terms
+    ((_, item, _),) = itemised(price_of(mechanism, Unit(), **said)).terms
     assert broken_by(item.table(KAPPA), family, every=12) <= 0
     # The rule by Renyi divergence has one of its own, at every order.
     curves = item.curves if len(item.curves) == 2 else item.curves * 2
@@ -124,7 +134,7 @@ def test_kinds_of_outcome_keep_their_inequalities(case, known):
 def test_silence_that_is_charged_nothing_is_found(case):
     mechanism, n_votes, n_classes = SPLIT[case]
     family = electorate(*SPLIT[case])
-    (_, item, _), = itemised(price_of(mechanism, Unit(), n_teachers=n_votes, n_classes=n_classes)).terms
+    ((_, item, _),) = itemised(price_of(mechanism, Unit(), n_teachers=n_votes, n_classes=n_classes)).terms
     table = item.table(KAPPA)
     free = replace(table, prices=((0,) * len(table.levels), table.dearest))
     assert broken_by(free, family, every=12) > 0

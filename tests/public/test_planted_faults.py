@@ -1,4 +1,4 @@
-"""Faults that the judge must find: each breaks the budget in a small case, by an attack that is played out."""
+"""Faults that the judge must find: each breaks the budget, by an attack that is played out."""
 
 import math
 from dataclasses import dataclass, replace

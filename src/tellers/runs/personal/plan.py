@@ -29,7 +29,9 @@ _FAR = 2.0**40
 def charge(mechanism: Mechanism, unit: Unit, *, n_queries: int, n_answered: int) -> RdpCurve:
     """Return what queries cost once it is public how many were answered: silence costs its check alone.
 
-    This is, to the last bit, what the mechanism's own release charges.
+    This is, to the last bit, what the mechanism's own release charges where the number of its teachers is not
+    known. A release that knows it may charge less for a check and its answer together; groups, whose ballots
+    may count several votes, pay for both one by one.
     """
     require_count(0, n_queries=n_queries, n_answered=n_answered)
     if n_answered > n_queries:
