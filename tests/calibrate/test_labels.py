@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,7 +30,13 @@ def plans(epsilon, *, n_public=10_000, mechanisms=MECHANISMS, **changed):
 
 
 def by_mechanism(found):
-    return {plan.mechanism: plan for plan in found}
+    """Return plans by the setting that was tried, which plans are told a share of silence for."""
+    return {
+        replace(plan.mechanism, expected_silence=None)
+        if hasattr(plan.mechanism, "expected_silence")
+        else plan.mechanism: plan
+        for plan in found
+    }
 
 
 @pytest.mark.parametrize("against", ["exact", "public"])
@@ -92,6 +99,22 @@ def test_a_plan_says_what_its_mechanism_does_on_the_proxy():
     exact = exact_cost(mechanism, PROXY, orders=[2.0, 8.0, 20.0]).cost.reveal()
     scaled = exact * (plan.n_queries / len(PROXY))
     assert plan.epsilon_exact <= scaled.epsilon(DELTA) + 1e-9
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0, 8.0])
+def test_a_plan_expects_the_silence_of_its_proxy_and_never_answers_fewer(epsilon):
+    for mechanism in (ConfidentGNMax(12.0, 30, 20.0), ConfidentGNMax(8.0, 54, 12.0)):
+        (plan,) = plans(epsilon, mechanisms=[mechanism])
+        share = plan.n_labels / plan.n_queries
+        assert plan.mechanism.expected_silence in (None, round(1 - share, 2))
+        # A setting that says what it expects keeps it, and no such setting answers more.
+        for said in (0.0, 0.5, 0.9):
+            (other,) = plans(epsilon, mechanisms=[replace(mechanism, expected_silence=said)])
+            assert other.mechanism.expected_silence == said
+            assert other.n_labels <= plan.n_labels + 1e-9
+        n = plan.n_queries
+        before = independent_cost(mechanism, n, n_answers=math.ceil(share * n))
+        assert not Accountant(Budget(epsilon, DELTA)).affords(before, mechanism.price(Unit()))
 
 
 def test_a_plan_is_a_function_of_the_proxy():

@@ -1,6 +1,7 @@
 """`tellers plan`, as a person and as a script would call it."""
 
 import json
+import tomllib
 
 import numpy as np
 import pytest
@@ -33,6 +34,31 @@ def test_people_get_a_table_and_a_picture_in_the_terminal(tellers):
     assert "Best:" in done.stdout
     assert "┤" in done.stdout
     assert "would leak" in " ".join(done.stdout.split())
+
+
+def test_people_get_settings_to_paste_with_the_silence_that_is_expected(tellers):
+    setting = [
+        "--rule",
+        "renyi",
+        "--mechanism",
+        "confident",
+        "--sigma",
+        "6",
+        "--threshold",
+        "34",
+        "--sigma-threshold",
+        "12",
+    ]
+    done = tellers("plan", *SMALL, *setting)
+    assert done.returncode == 0, done.stderr
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    start = lines.index("[mechanism]")
+    pasted = tomllib.loads("\n".join(lines[start : lines.index("", start)]))["mechanism"]
+    share = pasted.pop("expected_silence")
+    assert pasted == {"name": "confident", "sigma": 6.0, "threshold": 34.0, "sigma_threshold": 12.0}
+    (plan,) = json.loads(tellers("plan", *SMALL, *setting, "--json").stdout)["plans"]
+    assert share == plan["parameters"]["expected_silence"]
+    assert share == pytest.approx(1 - plan["labels"] / plan["queries"], abs=0.006)
 
 
 def test_the_inverse_finds_the_noise(tellers):

@@ -8,7 +8,8 @@ cost and the published data-dependent bound, look at the votes and come out seal
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Literal
 
@@ -532,6 +533,43 @@ def within_budget(
     paid, most = (independent_cost(mechanism, n, **public) for n in (n_paid, n_queries))
     one_price = has_one_price(mechanism, Unit(), **public)
     return n_paid, accountant.guarantee(paid, most=most, one_price=one_price)
+
+
+def expecting_silence(
+    mechanism: Any,
+    silent: float,
+    budget: Budget,
+    n_queries: int,
+    *,
+    spent_after: Callable[[Any, int], RdpCurve],
+    **public: Any,
+) -> Any:
+    """Return a mechanism told which share of silence to expect, where it asks for one and nothing was said.
+
+    `silent` is the share on public votes, and `spent_after` says what so many queries of a mechanism are
+    charged at the order of the budget. Where nothing said buys more, as the end of a small budget may have
+    it, the mechanism stays as it is.
+
+    >>> from tellers import Budget, ConfidentGNMax
+    >>> known = {"n_teachers": 50, "n_classes": 10}
+    >>> def all_answered(mechanism, n):
+    ...     return independent_cost(mechanism, n, orders=[4.0], **known)
+    >>> expecting_silence(
+    ...     ConfidentGNMax(10.0, 40, 10.0), 0.0, Budget(8.0, 1e-5), 1000, spent_after=all_answered, **known
+    ... ).expected_silence
+    0.0
+    """
+    if getattr(mechanism, "expected_silence", 0.0) is not None:
+        return mechanism
+    accountant = Accountant(budget)
+
+    def bought(tried: Any) -> tuple[int, float]:
+        price = price_of(tried, Unit(), orders=[accountant.held_at], **public)
+        spent = partial(spent_after, tried)
+        n = accountant.n_affordable(price, n_queries, spent_after=spent)
+        return n, -float(spent(max(1, n)).values[0])
+
+    return max(replace(mechanism, expected_silence=round(silent, 2)), mechanism, key=bought)
 
 
 def _batch_within_budget(mechanism: Any, budget: Budget, n_queries: int) -> tuple[int, float]:

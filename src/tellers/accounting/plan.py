@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from ..privacy.budget import Accountant, Budget
 from ..privacy.noise import seeded
 from ..privacy.rdp import RdpCurve
 from ..privacy.votes import SetOf, Votes
-from .costs import independent_cost, public_numbers, within_budget
+from .costs import expecting_silence, independent_cost, public_numbers, within_budget
 from .exact import ExactCost, exact_cost
 
 
@@ -201,7 +201,8 @@ def plan_labels(
         )
     plans = []
     for mechanism in settings(proxy.n_teachers) if mechanisms is None else mechanisms:
-        plans.append(_Trial(mechanism, proxy, right, budget, against).plan(n_public))
+        trial = _Trial(mechanism, proxy, right, budget, against)
+        plans.append(trial.expecting(n_public).plan(n_public))
         if progress is not None:
             progress(1)
     return sorted(plans, key=lambda plan: -plan.information)
@@ -309,6 +310,22 @@ class _Trial:
                 f"{type(self.mechanism).__name__}. Hold it against the public price."
             )
         return None
+
+    def expecting(self, n_public: int) -> "_Trial":
+        """Return the trial of the setting that expects as much silence as the public votes have."""
+
+        def charged(mechanism: Any, n_queries: int) -> RdpCurve:
+            n_answers = math.ceil(self.share * n_queries)
+            known = {"n_answers": n_answers, **public_numbers(self.proxy)}
+            return independent_cost(mechanism, n_queries, orders=[Accountant(self.budget).held_at], **known)
+
+        if getattr(self.mechanism, "expected_silence", 0.0) is not None:
+            return self
+        told = expecting_silence(
+            self.mechanism, 1 - self.share, self.budget, n_public, spent_after=charged,
+            **public_numbers(self.proxy),
+        )  # fmt: skip
+        return replace(self, mechanism=told)
 
     def charged(self, n_queries: int, orders: ArrayLike | None = None) -> RdpCurve:
         one_price = getattr(self.mechanism, "one_price", False)

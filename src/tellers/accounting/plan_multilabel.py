@@ -27,7 +27,7 @@ from ..privacy.rdp import Floats, RdpCurve
 from ..privacy.release import SILENT
 from ..privacy.votes import SetOf, Unit, Votes
 from ._label_exact import bound_because
-from .costs import public_numbers, within_budget
+from .costs import expecting_silence, public_numbers, within_budget
 from .exact import exact_cost
 from .plan import Progress, n_within
 
@@ -527,6 +527,7 @@ def advise(
     above chance) against a majority without noise come first, by how many queries they answer under the
     public price. Exact costs are forecast for those alone, or
     for all with `forecast_all`. At most `n_sample` queries of the proxy, drawn from the seed, are looked at.
+    A mechanism that asks which share of labels to expect silent, and was not told, is told that of the proxy.
     Labels of declared `groups` are also tried as sets, unless `mechanisms` says what to try.
 
     Guarantee: none about privacy is needed: only public or made-up votes are looked at.
@@ -559,7 +560,13 @@ def advise(
         told = 1 - chances[2]
         scores = expected_scores(chances, reference)
         known = public_numbers(votes)
-        expected = expected_price(mechanism, chances, orders=[Accountant(budget).held_at], **known)
+        held = [Accountant(budget).held_at]
+        mechanism = expecting_silence(
+            mechanism, float(chances[2].mean()), budget, n_public,
+            spent_after=lambda tried, n: expected_price(tried, chances, orders=held, **known) * n,  # noqa: B023
+            **known,
+        )  # fmt: skip
+        expected = expected_price(mechanism, chances, orders=held, **known)
         n_queries, stated = within_budget(
             mechanism, budget, n_public, spent_after=partial(mul, expected), **known
         )

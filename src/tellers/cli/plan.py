@@ -1,5 +1,6 @@
 """`tellers plan`: what a budget buys before anybody votes, for classes and for many labels."""
 
+import json
 from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
@@ -290,6 +291,21 @@ def _by_rule(
     return {"rules": {"renyi": found.n_renyi, "clock": found.n_clock, "better": found.better}}
 
 
+def _print_settings(screen: "Console", mechanism: Any) -> None:
+    """Print the section of a settings file that asks for a mechanism."""
+    from ..mechanisms.registry import declared_fields, name_of
+
+    if not name_of(mechanism):
+        return
+    lines = ["[mechanism]", f'name = "{name_of(mechanism)}"']
+    for field in declared_fields(type(mechanism)):
+        value = getattr(mechanism, field.name)
+        # How many labels there are stands in [labels], and groups are by name there.
+        if value not in (None, field.default) and field.name not in ("n_labels", "groups"):
+            lines.append(f"{field.name} = {json.dumps(value)}")
+    screen.print("\n".join(lines) + "\n", markup=False, highlight=False)
+
+
 def _print_rules(screen: "Console", told: dict[str, Any]) -> None:
     """Say by which rule a ledger gives more labels of the best setting."""
     rules = told.get("rules")
@@ -356,6 +372,7 @@ def _print_plans(plans: "list[LabelPlan]", budget: "Budget", top: int, told: dic
         return
     found = f"{best.n_labels:,.0f} labels, {best.accuracy:.1%} right"
     screen.print(show.headline("Best: ", found, f", from {best.n_queries:,} queries by {best.mechanism}.\n"))
+    _print_settings(screen, best.mechanism)
     _print_rules(screen, told)
     parameters = {"sigma": "sigma", "threshold": "threshold", "sigma_threshold": "its sigma"}
     headings = ("queries", "labels", "right", "exact", "public", "tells (kbit)", "")
@@ -440,6 +457,7 @@ def _print_advice(advice: "Advice", budget: "Budget", top: int, told: dict[str, 
     else:
         found = f"{best.n_queries:,} queries by {_called(best)}"
         screen.print(show.headline("Best: ", found, f" ({_label_parameters(best)}), under the public price."))
+        _print_settings(screen, best.mechanism)
         _print_rules(screen, told)
     screen.print(Text.assemble(("\nBallots: ", "bold"), (regime.name, "bold"), f". {regime.why}"))
     screen.print(f"{regime.advice}\n")

@@ -14,13 +14,13 @@ import tempfile
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from ..errors import require_count, require_positive
 from ..privacy._clock import TABLE_VERSION, TICKS, ClockFamily, ClockTable
-from ._clock_joint import joint_table, label_table
+from ._clock_joint import Joint, joint_table
 from ._clock_pairs import (
     checks,
     gaussian_races,
@@ -328,17 +328,21 @@ class SumClock:
 
 @dataclass(frozen=True)
 class ConfidentClock:
-    """A check of the top count and the arg max behind it as one event: silent (0) or answered (1).
+    """A check and the answer behind it, priced together: silent (0) or answered (1).
+
+    `of` says what is checked and answered: "classes", the top count and the class that leads; "margin", by
+    how much any count is above a threshold of its own, none of them below `threshold`; "label", the larger
+    side of a label and whether a strict majority gives it, `sigma` being the noise on its sum.
 
     `silent` is the share of silence that is expected, from public numbers: the two prices are the best pair
-    for it. 0 gives one price for both; None gives silence about what a check alone costs.
+    for it. 0 gives one price for both; None gives silence what a check alone costs, and an answer the least
+    that goes with that, at most what both cost as two events.
 
     Guarantee: the clock's condition with these prices by kind, for every histogram of at most `n_teachers`
-               votes, fewer where teachers abstain, every moved, given or kept ballot, both directions.
-    Assumes:   ballots of one vote; `n_teachers` public, and not fewer than vote; a whole `threshold` that the
-               top count is compared with. Not for an interactive check: its margin may move where the top
-               count does not.
-               The lattices of leads, thresholds and top counts are covered by a margin of 3e-3.
+               votes, fewer where teachers abstain, every moved, given or kept ballot (of a label: every
+               ballot that turns), both directions.
+    Assumes:   ballots of one vote; `n_teachers` public, and not fewer than vote; a whole `threshold`. The
+               lattices of leads, thresholds and top counts are covered by a margin of 3e-3.
     Reference: "The clock", section on checks and answers.
 
     >>> clock = ConfidentClock(20, 3, sigma=4.0, threshold=14, sigma_threshold=4.0)
@@ -354,6 +358,7 @@ class ConfidentClock:
     threshold: int
     sigma_threshold: float
     silent: float | None = 0.0
+    of: Literal["classes", "margin", "label"] = "classes"
 
     def __post_init__(self) -> None:
         require_count(n_teachers=self.n_teachers)
@@ -372,6 +377,7 @@ class ConfidentClock:
             "threshold": int(self.threshold),
             "sigma_threshold": float(self.sigma_threshold),
             "silent": None if self.silent is None else float(self.silent),
+            "of": self.of,
         }
 
     def table(self, kappa: float) -> ClockTable:
@@ -380,62 +386,12 @@ class ConfidentClock:
 
     def work_out(self, kappa: float) -> ClockTable:
         """Return the table, worked out anew."""
-        return joint_table(
-            self.n_teachers, self.n_classes, self.sigma, self.threshold, self.sigma_threshold, self.silent,
-            kappa,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class ConfidentLabelClock:
-    """One label's check and its yes or no behind it as one event: silent (0) or told (1).
-
-    A yes needs a strict majority of those who vote, with noise `sigma` on the sum; a label is told where the
-    noisy count of the larger side reaches `threshold`. `silent` is as for `ConfidentClock`.
-
-    Guarantee: the clock's condition with these prices by kind, for every number of voters up to `n_teachers`,
-               every sum, and a move of one vote, both directions.
-    Assumes:   whole votes; the number of voters is public. Sums are looked at an eighth of the noise apart.
-    Reference: "The clock", section on checks and answers.
-
-    >>> clock = ConfidentLabelClock(20, sigma=4.0, threshold=14, sigma_threshold=4.0)
-    >>> silent, told = clock.table(1e-12).prices
-    >>> silent == told
-    True
-    """
-
-    n_teachers: int
-    sigma: float
-    threshold: int
-    sigma_threshold: float
-    silent: float | None = 0.0
-
-    def __post_init__(self) -> None:
-        require_count(n_teachers=self.n_teachers)
-        require_positive(sigma=self.sigma, sigma_threshold=self.sigma_threshold)
-        if self.silent is not None and not 0 <= self.silent <= 1:
-            raise ValueError(f"Expected a share of silence in [0, 1], or None, got {self.silent}.")
-
-    def identity(self) -> dict[str, Any]:
-        """Return what tells this family from every other."""
-        return {
-            "family": "confident-label",
-            "n_teachers": int(self.n_teachers),
-            "sigma": float(self.sigma),
-            "threshold": int(self.threshold),
-            "sigma_threshold": float(self.sigma_threshold),
-            "silent": None if self.silent is None else float(self.silent),
-        }
-
-    def table(self, kappa: float) -> ClockTable:
-        """Return the table at this kappa, from memory or disk where it is there."""
-        return kept(self, kappa)
-
-    def work_out(self, kappa: float) -> ClockTable:
-        """Return the table, worked out anew."""
-        return label_table(
-            self.n_teachers, self.sigma, self.threshold, self.sigma_threshold, self.silent, kappa
+        joint = Joint(
+            self.of, self.n_teachers, self.n_classes, self.sigma, self.threshold, self.sigma_threshold
         )
+        answer = CheckClock(self.sigma) if self.of == "label" else ArgmaxClock(self.sigma)
+        apart = SumClock((CheckClock(self.sigma_threshold), answer), ((1, 0), (1, 1)))
+        return joint_table(joint, self.silent, apart.table(kappa), kappa)
 
 
 def squared_moves(sigma: float, l2: float, linf: float) -> GaussianSumClock | None:

@@ -15,39 +15,67 @@ and V the left side of the answers alone. There are two cases, as in `gap_bounds
 2. a is not. Then neither is the class that its vote goes to, in N or N', so both have the top count t, and
    R is stochastically above the noisy count of a class that lies max(g, 1) before a.
 A vote that is given or kept back alone is a lead beyond all others, with one rival more.
+
+An interactive check has thresholds t_j; its margin is M = max_j (n_j - t_j), and T the smallest of all t_j.
+Of two neighbours let L be one with the larger margin. M + T takes the place of t: some class has that many
+votes in L, and in N, so the gap of N is at least 2 (M + T) - K. Both cases can occur with every (x, y) among
+(M, M), (M, M - 1) and (M - 1, M).
+
+A label with s of n <= K votes has t = max(s, n - s), and its lead is 2 t - n or the negative of that. A
+ballot that turns takes t to t - 1 and 2 from a lead of at least max(2, 2 t - K), or turns a lead of 1 round
+and leaves t, which needs 2 t - 1 <= K. All its laws are summed up.
+
+A pair of charges that fulfils the condition at a level fulfils it at every level above, so a table may take
+another pair at every level: those found here, or those of a check and an answer that are two events.
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..privacy._clock import ClockTable, potential
+from ..privacy._clock import TICKS, ClockTable, potential
 from ._check import log_pass_and_fail
 from ._clock_pairs import (
     Expansion,
     Pairs,
-    checks,
     grid_of_k,
     least_price,
     precision,
-    price_all,
     race,
     spread,
-    table_of,
 )
 from ._laws import DiscreteGaussian, Floats
 
 # Expectations over R are trapezoid sums a tenth of sigma apart; top counts an eighth of the noise.
 _MARGIN = 1 + 3e-3
-# Sums and voters of one label: a lattice, and no bound.
-_EVERY = 1 + 2e-3
 # Between two values of k the logarithm of what an answer adds to the potential is concave, and is taken to be
 # linear: that misses a share of _STEP^2 / 8 of it.
 _BETWEEN = 1 + 1e-3
 _LEFT = (0.0, *(round(0.5 * 1.4**i, 2) for i in range(28)))
 _HIGHEST = 64.0
+# Pairs are looked for by so many sections of an interval; what is rarer than this share changes nothing.
+_SECTIONS, _NEVER = 14, math.log(1e-17)
+_GOLDEN = (math.sqrt(5) - 1) / 2
+# A dearer answer must save this share of what it costs more: of pairs that are worth the same, the even one.
+_RESERVED = 0.05
+
+Check = tuple[Floats, Floats]
+Sides = list[tuple[Check, Check, int, NDArray[np.int64]]]
+Pair = tuple[float, float]
+
+
+class Answers(Protocol):
+    """What answers add to the potential, by law and gap."""
+
+    def added(self, level: float, k: Floats, *, direct: bool) -> Floats:
+        """Return what answers add at a level, (laws, gaps, k)."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +127,8 @@ class Races:
             n_classes,
         )  # fmt: skip
 
-    def added(self, level: float, k: Floats, *, direct: bool) -> tuple[Floats, Floats]:
-        """Return what answers add to the potential, in case 1, (order, gaps, k), and case 2, (gaps, k)."""
+    def added(self, level: float, k: Floats, *, direct: bool) -> Floats:
+        """Return what answers add to the potential, (laws, gaps, k): both orders of case 1, and case 2."""
         shape = (k.size, 2, self.leads.size, self.n_thresholds)
         values = self.series.at(level, k, direct=direct).reshape(shape)
         grown = np.maximum.accumulate(values, axis=3)
@@ -115,53 +143,109 @@ class Races:
         fallen = np.maximum.accumulate(behind.max(axis=(1, 2))[:, ::-1], axis=1)[:, ::-1]
         second = fallen @ self.falling
         plain = potential(level, k)
-        return (
-            np.maximum(np.moveaxis(first, 0, 2) - plain, 0.0),
-            np.maximum(second.T - plain, 0.0),
-        )
+        grown = np.concatenate([np.moveaxis(first, 0, 2), second.T[None]]) - plain
+        return np.asarray(np.maximum(grown, 0.0))
 
 
-def joint_table(
-    n_teachers: int,
-    n_classes: int,
-    sigma: float,
-    threshold: int,
-    sigma_threshold: float,
-    silent: float | None,
-    kappa: float,
-) -> ClockTable:
-    """Return the table of the joint event, for kinds silent and answered; see `ConfidentClock`."""
-    every = max(1, math.floor(min(sigma, sigma_threshold) / 8))
-    tops = np.unique(np.append(np.arange(1, n_teachers, every), n_teachers)).astype(np.float64)
-    gap_of_top = np.maximum(0, 2 * tops - n_teachers)
-    gaps, which = np.unique(gap_of_top, return_inverse=True)
-    races = Races.of(sigma, n_classes, gaps, kappa)
-    here, before = (log_pass_and_fail(tops - less - threshold, sigma_threshold) for less in (0.0, 1.0))
-    again = 2 * tops - 1 <= n_teachers
-    # Rows: log alpha and log(1 - alpha) of the two sides, which law of the answers, and which gap.
-    sides = [(here, before, 0, slice(None)), (before, here, 1, slice(None))]
-    sides += [(here, here, order, again) for order in (0, 1)] + [(here, here, 2, slice(None))]
-    rows = [
-        np.stack([x[0][at], x[1][at], y[0][at], y[1][at], np.full(tops.size, law)[at], which[at]])
-        for x, y, law, at in sides
-    ]
-    lp_x, lf_x, lp_y, lf_y, law_of, gap_at = np.concatenate(rows, axis=1)
-    often, seldom = lp_x > math.log(1e-17), lf_x > math.log(1e-17)
-    shift_pass, shift_fail = np.where(often, lp_y - lp_x, 0.0), np.where(seldom, lf_y - lf_x, 0.0)
-    alone = price_all(checks(sigma_threshold, 1, kappa), kappa, margin=1.0) if silent is None else None
-    answers = 1.28 / sigma**2
-    scale = 0.64 / sigma_threshold**2 + 0.3 * answers
-    most = 1.0 / sigma_threshold**2 + 2.5 / sigma**2
-    direct, rounding = precision(kappa)
+@dataclass(frozen=True, eq=False)
+class Turns:
+    """A label's answers, yes or no: a lead that falls by two, in both orders, and one that turns."""
+
+    falls: Expansion
+    leads: Floats
+    turns: Expansion
+    gaps: Floats
+
+    @classmethod
+    def of(cls, sigma: float, n_teachers: int, gaps: Floats, kappa: float) -> "Turns":
+        """Return the answers of one label with noise sigma on its sum, for these gaps."""
+        # Beyond what noise can decide nothing changes.
+        end = min(n_teachers, math.ceil(2 * (spread(kappa) + 2) * sigma) + 4)
+        leads = np.arange(2, max(end, 2) + 1, dtype=np.float64)
+
+        def answers(lead: Floats) -> Floats:
+            # Of n votes with s for yes, s - (n // 2 + 1) is the lead, halved.
+            return np.stack(log_pass_and_fail(np.ceil(lead / 2) - 1, sigma))
+
+        # Both sides: the one that leads may be yes or no.
+        falling = Pairs(*(np.concatenate([answers(x), answers(-x)], axis=1) for x in (leads, leads - 2)))
+        one = np.ones(1)
+        turning = Pairs(answers(one), answers(-one))
+        return cls(Expansion(*falling.both(kappa)), leads, Expansion(*turning.both(kappa)), gaps)
+
+    def added(self, level: float, k: Floats, *, direct: bool) -> Floats:
+        """Return what answers add to the potential, (laws, gaps, k): both orders of a fall, and turns."""
+        values = self.falls.at(level, k, direct=direct).reshape(k.size, 2, 2, self.leads.size).max(axis=2)
+        # The largest over all leads of at least the gap.
+        beyond = np.maximum.accumulate(values[:, :, ::-1], axis=2)[:, :, ::-1]
+        place = np.clip(np.searchsorted(self.leads, self.gaps), 0, self.leads.size - 1)
+        first = np.moveaxis(beyond[:, :, place], 0, 2)
+        turned = self.turns.at(level, k, direct=direct).max(axis=1)
+        second = np.broadcast_to(turned, (1, self.gaps.size, k.size))
+        grown = np.concatenate([first, second]) - potential(level, k)
+        return np.asarray(np.maximum(grown, 0.0))
+
+
+@dataclass(frozen=True)
+class Joint:
+    """A check and an answer of at most `n_teachers` ballots of one vote each; see `ConfidentClock`."""
+
+    of: Literal["classes", "margin", "label"]
+    n_teachers: int
+    n_classes: int
+    sigma: float
+    threshold: int
+    sigma_threshold: float
+
+
+def joint_table(joint: Joint, silent: float | None, apart: ClockTable, kappa: float) -> ClockTable:
+    """Return the table of the joint event, for kinds silent and answered.
+
+    `apart` is the table of the check and the answer as two events, with the same kinds.
+
+    Guarantee: every pair of charges is one that was found for the joint event at this level or below, or
+               that of the two events; where the latter is taken at any level, the table counts two events.
+    Assumes:   as `ConfidentClock`.
+    Reference: "The clock", section on checks and answers.
+    """
+    answers = 1.28 / joint.sigma**2
+    scale = 0.64 / joint.sigma_threshold**2 + 0.3 * answers
     levels = [left * scale for left in _LEFT if left * scale <= _HIGHEST]
-    found = []
-    for level in levels:
-        k = grid_of_k(level, scale, kappa, most)
+    most = 1.0 / joint.sigma_threshold**2 + 2.5 / joint.sigma**2
+    search = _PriceSearch(joint, scale, most, kappa)
+    found: list[Pair] = []
+    around = None
+    for level, above in zip(levels, [*levels[1:], levels[-1]], strict=True):
+        price, dear = search.at(level), _pair_at(apart, level)
+        # What silence is to cost at most holds up to the next level.
+        pair = _chosen(price, silent, dear, check=_pair_at(apart, above)[0], around=around)
+        found.append(pair)
+        # How much less silence costs is much the same share of an answer at the next level.
+        around = (pair[1] - pair[0]) / dear[1] if pair != dear and pair[1] > pair[0] else None
+    return _merged(levels, found, silent, apart, kappa)
+
+
+@dataclass(frozen=True, eq=False)
+class _PriceSearch:
+    """The least price of an answer, at any level, by how much less silence is charged."""
+
+    joint: Joint
+    scale: float
+    most: float
+    kappa: float
+
+    def at(self, level: float) -> Callable[[float], float]:
+        """Return the function from what silence is charged less to the price of an answer."""
+        races, rows = _laws(self.joint, self.kappa)
+        lp_x, lf_x, lp_y, lf_y, law_of, gap_at = rows
+        often, seldom = lp_x > _NEVER, lf_x > _NEVER
+        shift_pass, shift_fail = np.where(often, lp_y - lp_x, 0.0), np.where(seldom, lf_y - lf_x, 0.0)
+        direct, rounding = precision(self.kappa)
+        k = grid_of_k(level, self.scale, self.kappa, self.most)
         step = k[1]
         reach = math.ceil(float(np.abs(shift_pass).max()) / step) + 2
         wide = step * np.arange(-reach, k.size + reach)
-        first, second = races.added(level, wide, direct=direct)
-        logs = np.log(np.concatenate([first, second[None]]) + 1e-19)
+        logs = np.log(races.added(level, wide, direct=direct) + 1e-19)
         own = logs[law_of.astype(int), gap_at.astype(int)]
         place = (k[None, :] + shift_pass[:, None]) / step + reach
         left = np.clip(np.floor(place).astype(int), 0, wide.size - 2)
@@ -169,82 +253,149 @@ def joint_table(
         row = np.arange(len(own))[:, None]
         more = np.exp(own[row, left] * (1 - part) + own[row, left + 1] * part) * _BETWEEN
         answered = np.exp(lp_x)[:, None] * (potential(level, k[None, :] + shift_pass[:, None]) + more)
+        # Silence is the same whatever the answers' law: one row for each of its own.
+        tops, of_top = np.unique(np.stack([lf_x, shift_fail]), axis=1, return_inverse=True)
+        largest = np.full((tops.shape[1], k.size), -np.inf)
+        np.maximum.at(largest, of_top.reshape(-1), answered)
+        failed, moved = np.exp(tops[0])[:, None], k[None, :] + tops[1][:, None]
 
         def price(extra: float) -> float:
-            silence = potential(level + extra, k[None, :] + shift_fail[:, None])  # noqa: B023
-            all_of = (np.exp(lf_x)[:, None] * silence + answered).max(axis=0)  # noqa: B023
-            return least_price(all_of + rounding - kappa, k, level, 2 * most) * _MARGIN  # noqa: B023
+            all_of = (failed * potential(level + extra, moved) + largest).max(axis=0)
+            return least_price(all_of + rounding - self.kappa, k, level, 2 * self.most) * _MARGIN
 
-        found.append(_chosen(price, answers, silent, _alone(alone, level)))
-    return table_of(levels, found, kappa)
+        return price
 
 
-def _alone(table: ClockTable | None, level: float) -> float:
-    if table is None:
-        return 0.0
-    at = int(np.searchsorted(table.levels, level * 2.0**40, side="right")) - 1
-    return table.dearest[at] / 2.0**40 * (1 + 3e-4)
+@lru_cache(maxsize=4)
+def _laws(joint: Joint, kappa: float) -> tuple[Answers, Floats]:
+    """Return the answers, and the pairs of checks with the law and the gap of the answer behind each."""
+    n = joint.n_teachers
+    every = max(1, math.floor(min(joint.sigma, joint.sigma_threshold) / 8))
+    start = -n - 1 if joint.of == "margin" else 1
+    tops = np.unique(np.append(np.arange(start, n, every), n)).astype(np.float64)
+    gap_of_top = np.maximum(0, 2 * tops - n)
+    gaps, which = np.unique(gap_of_top, return_inverse=True)
+    here, before = (
+        log_pass_and_fail(tops - less - joint.threshold, joint.sigma_threshold) for less in (0.0, 1.0)
+    )
+    again = np.flatnonzero(2 * tops - 1 <= n)
+    every_top = np.arange(tops.size)
+    answers: Answers
+    sides: Sides
+    if joint.of == "label":
+        answers = Turns.of(joint.sigma, n, gaps, kappa)
+        sides = [(here, before, 0, every_top), (before, here, 1, every_top), (here, here, 2, again)]
+    else:
+        answers = Races.of(joint.sigma, joint.n_classes, gaps, kappa)
+        if joint.of == "margin":
+            both = ((here, before), (before, here), (here, here))
+            sides = [(x, y, law, every_top) for x, y in both for law in range(3)]
+        else:
+            sides = [(here, before, 0, every_top), (before, here, 1, every_top)]
+            sides += [(here, here, 0, again), (here, here, 1, again), (here, here, 2, every_top)]
+    rows = np.concatenate(
+        [
+            np.stack([x[0][at], x[1][at], y[0][at], y[1][at], np.full(at.size, law), which[at]])
+            for x, y, law, at in sides
+        ],
+        axis=1,
+    )
+    # A check that never passes on either side adds nothing.
+    passes = np.maximum(rows[0], rows[2]) > _NEVER
+    return answers, rows[:, passes] if passes.any() else rows[:, -1:]
+
+
+def _pair_at(table: ClockTable, level: float) -> Pair:
+    """Return what a table charges silence and an answer where so much is left."""
+    at = int(np.searchsorted(table.levels, math.floor(level * TICKS), side="right")) - 1
+    return table.prices[0][at] / TICKS, table.prices[1][at] / TICKS
 
 
 def _chosen(
-    price: Callable[[float], float], answers: float, silent: float | None, alone: float
-) -> tuple[float, float]:
-    """Return the prices of silence and of an answer: the best for a share of silence, or a check's own."""
-    both = price(0.0)
-    tried = [(both, both)]
-    if silent is None or silent > 0:
-        for extra in answers * np.linspace(0.05, 1.5, 16):
-            dearer = price(float(extra))
-            if dearer > extra:
-                tried.append((dearer - float(extra), dearer))
+    price: Callable[[float], float], silent: float | None, apart: Pair, *, check: float, around: float | None
+) -> Pair:
+    """Return the charges of silence and of an answer: the best for a share, or a check's own for silence.
+
+    `around` says where to look: how much less silence costs, in prices of check and answer together.
+    """
+    together = price(0.0)
+    even, most = (together, together), 2 * apart[1]
+    low, high, sections = 0.0, most, _SECTIONS
+    if around is not None:
+        low, high, sections = 0.7 * around * apart[1], min(most, 1.4 * around * apart[1]), _SECTIONS // 2
     if silent is None:
-        fair = [pair for pair in tried if pair[0] >= alone] or tried[:1]
-        return min(fair)
+        if together <= check:
+            return even
+        if around is not None and price(high) - high > check:
+            low, high, sections = high, most, _SECTIONS
+        for _ in range(sections):
+            extra = (low + high) / 2
+            low, high = (low, extra) if price(extra) - extra <= check else (extra, high)
+        dearer = price(high)
+        return (dearer - high, dearer) if high < dearer <= apart[1] else apart
+    tried = [even, apart]
+
+    def cost(extra: float) -> float:
+        dearer = price(extra)
+        if not extra < dearer <= most:
+            return math.inf
+        tried.append((dearer - extra, dearer))
+        return dearer - silent * extra
+
+    if silent > 0:
+        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        at_left, at_right = cost(left), cost(right)
+        for _ in range(sections):
+            if at_left <= at_right:
+                high, right, at_right = right, left, at_left
+                left = high - _GOLDEN * (high - low)
+                at_left = cost(left)
+            else:
+                low, left, at_left = left, right, at_right
+                right = low + _GOLDEN * (high - low)
+                at_right = cost(right)
     return min(tried, key=lambda pair: silent * pair[0] + (1 - silent) * pair[1])
 
 
-def label_table(
-    n_teachers: int, sigma: float, threshold: int, sigma_threshold: float, silent: float | None, kappa: float
+def _merged(
+    levels: list[float], found: list[Pair], silent: float | None, apart: ClockTable, kappa: float
 ) -> ClockTable:
-    """Return the table of one label's check and answer, for kinds silent and told; see `ConfidentLabelClock`.
+    """Return the table with the best pair of charges at every level of either table.
 
-    Nothing is bounded here: every number of voters up to `n_teachers` and every sum, an eighth of the noise
-    apart, with the law of its three outcomes.
+    Pairs hold above the level they were found at. The dearer charge of a table must not grow with the level.
     """
-    every = max(1, math.floor(min(sigma, sigma_threshold) / 8))
-    voters = np.unique(np.append(np.arange(1, n_teachers, every), n_teachers))
-    total = np.concatenate([np.full(-(-n // every), n) for n in voters.tolist()]).astype(np.float64)
-    sums: Floats = np.concatenate([np.arange(0, n, every, dtype=np.float64) for n in voters.tolist()])
-    limit: Floats = np.floor(total / 2) + 1
-    yes = [log_pass_and_fail(sums + more - limit, sigma) for more in (0.0, 1.0)]
-    margins: list[Floats] = [
-        np.maximum(sums + more, total - sums - more) - float(threshold) for more in (0.0, 1.0)
+    share = 0.0 if silent is None else silent
+    starts = [math.ceil(level * TICKS) for level in levels]
+    ours = [_ticks(pair) for pair in found]
+    rows: list[tuple[int, tuple[int, int], bool]] = []
+    least = 0
+
+    def worth(offer: tuple[tuple[int, int], bool]) -> tuple[float, int]:
+        silence, answer = offer[0]
+        # An answer is reserved before every query, and no level below may charge less.
+        return share * silence + (1 - share + _RESERVED) * answer, answer
+
+    # From the top down: what answers cost there they cost below, at least.
+    for level in sorted({*starts, *apart.levels}, reverse=True):
+        at, other = bisect_right(starts, level) - 1, bisect_right(apart.levels, level) - 1
+        check, both = apart.prices[0][other], apart.prices[1][other]
+        tried = [(pair, False) for pair in ours[max(0, at - 1) : at + 1]] + [((check, both), True)]
+        if silent is None:
+            # Silence costs no more than a check alone, and answers no more than both.
+            tried = [offer for offer in tried if offer[0][0] <= check]
+        raised = [((silence, max(answer, least)), two) for (silence, answer), two in tried]
+        best, is_apart = min(raised, key=worth)
+        least = best[1]
+        rows.append((level, best, is_apart))
+    rows.reverse()
+    rows = [
+        row for row, before in zip(rows, [None, *rows], strict=False) if not before or row[1] != before[1]
     ]
-    bar = [log_pass_and_fail(margin, sigma_threshold) for margin in margins]
-    told = [np.stack([lp + given, lp + other]) for (lp, _), (given, other) in zip(bar, yes, strict=True)]
-    series = Expansion(*Pairs(told[0], told[1]).both(kappa))
-    # Silence depends on the two margins alone.
-    ways, way = np.unique(np.stack(margins), axis=1, return_inverse=True)
-    sides = [log_pass_and_fail(margin.astype(np.float64), sigma_threshold)[1] for margin in ways]
-    log_fail = np.concatenate(sides)
-    shift = np.where(log_fail > math.log(1e-5 * kappa), np.concatenate(sides[::-1]) - log_fail, 0.0)
-    way = way.reshape(-1)
-    way = np.concatenate([way, way + ways.shape[1]])
-    alone = price_all(checks(sigma_threshold, 1, kappa), kappa, margin=1.0) if silent is None else None
-    answers = 0.64 / sigma**2
-    scale = 0.64 / sigma_threshold**2 + 0.3 * answers
-    direct, rounding = precision(kappa)
-    most = 1.0 / sigma_threshold**2 + 1.2 / sigma**2
-    levels = [left * scale for left in _LEFT if left * scale <= _HIGHEST]
-    found = []
-    for level in levels:
-        k = grid_of_k(level, scale, kappa, most)
-        answered = series.at(level, k, direct=direct)
+    kinds = zip(*(pair for _, pair, _ in rows), strict=True)
+    events = apart.events if any(two for _, _, two in rows) else 1
+    return ClockTable(tuple(level for level, _, _ in rows), tuple(kinds), kappa=kappa, events=events)
 
-        def price(extra: float) -> float:
-            silence = np.exp(log_fail) * potential(level + extra, k[:, None] + shift)  # noqa: B023
-            all_of = (silence[:, way] + answered).max(axis=1)  # noqa: B023
-            return least_price(all_of + rounding - kappa, k, level, 2 * most) * _EVERY  # noqa: B023
 
-        found.append(_chosen(price, answers, silent, _alone(alone, level)))
-    return table_of(levels, found, kappa)
+def _ticks(pair: Pair) -> tuple[int, int]:
+    silence, answer = (max(1, math.ceil(each * TICKS)) for each in pair)
+    return silence, answer

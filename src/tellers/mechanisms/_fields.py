@@ -33,3 +33,6 @@ silence_share = partial(
     "where it is left out",
     default=None, least=0, most=1, example=0.5,
 )  # fmt: skip
+# What new settings expect where nothing better is known. It is public, and fixed before any vote is cast: a
+# table in "The joint price of a check and its answer" says what a wrong guess costs.
+USUAL_SILENCE = 0.5

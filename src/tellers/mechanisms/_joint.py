@@ -125,17 +125,16 @@ def joint_item(
 ) -> Item:
     """Return a query, or a label, that pays for its whole outcome.
 
-    A clock counts it as one event where that has a table of its own, a check of the top count, and else by
-    the `clock` of its two events.
+    A clock, where there is one, prices it by a table of its own (`ConfidentClock`).
 
     >>> item = joint_item(Checked("label", 50, 2, 7.0, 40, 15.0), (4.0, 8.0))
     >>> len(item.curves)
     2
     """
-    if checked.of == "classes" and clock is not None:
+    if clock is not None:
         clock = ConfidentClock(
             checked.n_teachers, checked.n_classes, sigma=checked.sigma, threshold=checked.threshold,
-            sigma_threshold=checked.sigma_threshold, silent=expected_silence,
+            sigma_threshold=checked.sigma_threshold, silent=expected_silence, of=checked.of,
         )  # fmt: skip
     return Item(joint_charges(checked, orders, expected_silence=expected_silence), clock)
 

@@ -17,6 +17,7 @@ from ..data.metrics import LabelMetrics
 from ..errors import require_count
 from ..ledger.base import Ledger
 from ..mechanisms._admission import is_multilabel
+from ..mechanisms._fields import USUAL_SILENCE
 from ..mechanisms.base import Mechanism, label_space
 from ..mechanisms.confident import ConfidentGNMax
 from ..mechanisms.gnmax import GNMax
@@ -235,8 +236,9 @@ class PateClassifier(Fitting, ClassifierMixin, BaseEstimator):  # type: ignore[m
         if not saves:
             return GNMax(sigma=0.2 * n_teachers)
         return ConfidentGNMax(
-            sigma=0.2 * n_teachers, threshold=0.6 * n_teachers, sigma_threshold=0.24 * n_teachers
-        )
+            sigma=0.2 * n_teachers, threshold=0.6 * n_teachers, sigma_threshold=0.24 * n_teachers,
+            expected_silence=USUAL_SILENCE,
+        )  # fmt: skip
 
     def _space(self) -> OneOf:
         return OneOf(len(self.classes_))

@@ -1,9 +1,10 @@
 """Settings files of runs: what they begin with, reading with every mistake and its line, writing."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from ...data._records import NAMED
+from ...mechanisms._fields import USUAL_SILENCE
 from .schema import meant, plain
 from .sections import RunConfig
 
@@ -15,16 +16,25 @@ write_config = RunConfig.written
 def default_config(data: str = "digits") -> RunConfig:
     """Return settings to begin with for a named data set; for "files" names stand in for yours.
 
+    A mechanism that can stay silent is told to expect a usual share of it.
+
     >>> default_config().partition.n_teachers, default_config("mnist").teachers.model
     (60, 'cnn')
     >>> default_config("files").data.private
     'private.csv'
+    >>> default_config().mechanism.expected_silence
+    0.5
     """
     if data not in NAMED:
         raise ValueError(f"Expected one of {', '.join(NAMED)}, got {data!r}.{meant(data, NAMED)}")
     kinds, begun = RunConfig.sections(), NAMED[data].begun
     said = {**begun, "data": {"name": data, **begun.get("data", {})}}
-    return RunConfig(**{title: kinds[title](**values) for title, values in said.items()})
+    config = RunConfig(**{title: kinds[title](**values) for title, values in said.items()})
+    mechanism = config.mechanism
+    if "expected_silence" not in {field.name for field in fields(mechanism.kind)}:
+        return config
+    given = {"expected_silence": USUAL_SILENCE, **mechanism.given}
+    return replace(config, mechanism=type(mechanism)(name=mechanism.name, given=given))
 
 
 def config_as_dict(config: RunConfig) -> dict[str, Any]:
