@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from tellers import RdpCurve
+from tellers import Accountant, Budget, RdpCurve
 from tellers.privacy._clock import TICKS, Clock, ClockTable, potential
 from tellers.privacy._price import Item, Price
 
@@ -118,3 +118,56 @@ def test_an_account_beside_a_clock_sets_aside_for_fewer_events_where_its_delta_i
         assert potential(beside.start(1.0, delta) / TICKS, 1.0) + beside.events * beside.kappa <= delta
     with pytest.raises(ValueError, match="delta of at least"):
         main.beside(1e-12)
+
+
+def brute(start, counts):
+    """Return what any order of these steps leaves at the least, trying every order one by one."""
+    if not any(n for _, n in counts):
+        return start
+    found = []
+    for at, (table, n) in enumerate(counts):
+        if n:
+            _, left = one_by_one(table, start, 1)
+            fits = one_by_one(table, start, 1)[0] == 1
+            rest = [(t, m - (i == at)) for i, (t, m) in enumerate(counts)]
+            found.append(brute(left, rest) if fits else None)
+    return None if None in found else min(found)
+
+
+def some_table(draw, top):
+    levels = sorted({0, *draw.integers(1, top, 3).tolist()})
+    prices = sorted(draw.integers(1, 12, len(levels)).tolist(), reverse=True)
+    return ClockTable(tuple(levels), (tuple(prices),), kappa=0.0)
+
+
+def test_items_without_an_order_take_what_their_dearest_order_takes_or_more():
+    draw = np.random.default_rng(21)
+    n_left = n_equal = 0
+    for _ in range(300):
+        epsilon = 1.0
+        accountant = Accountant(Budget(epsilon, 1e-5), clock=Clock(1e-12, 100))
+        start = accountant.clock.start(epsilon, 1e-5)
+        tables = [some_table(draw, 60) for _ in range(3)]
+        items = [Item((RdpCurve.zcdp(0.01 * (at + 1)),), table) for at, table in enumerate(tables)]
+        begin, ns = int(draw.integers(20, 90)), draw.integers(0, 3, 3).tolist()
+        zero = RdpCurve.zero()
+        spent = Price(zero.orders, zero.values, (), start - begin)
+        for n, item in zip(ns, items, strict=True):
+            spent = spent + n * item.price()
+        least = brute(begin, list(zip(tables, ns, strict=True)))
+        left = accountant._left_on_clock(spent)
+        assert left is None or (least is not None and left <= least)
+        if sum(n > 0 for n in ns) <= 1:
+            assert left == least
+        # Whatever is asked next takes at least its price at the level that is left after it.
+        if left is None:
+            continue
+        n_left, n_equal = n_left + 1, n_equal + (left == least)
+        assert accountant.left(spent) == left / start
+        for item, table in zip(items, tables, strict=True):
+            after = accountant._left_on_clock(spent + item.price())
+            fits = accountant.affords(spent, item.price())
+            assert fits == (one_by_one(table, left, 1)[0] == 1)
+            assert after is None or after + table.dearest_at(after) <= left
+    assert n_left > 100
+    assert n_equal > 50

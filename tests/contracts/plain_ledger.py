@@ -22,6 +22,13 @@ from tellers.ledger.base import (
     require_same,
     require_storable_event,
 )
+from tellers.privacy._price import Price, itemised
+from tellers.privacy.budget import Debit
+
+
+def in_ticks(price: RdpCurve, ticks: int, events: int) -> Price:
+    """Return a price that a clock was turned down by already."""
+    return Price(price.orders, price.values, (), ticks, events)
 
 
 @dataclass(eq=False)
@@ -32,6 +39,8 @@ class PlainLedger:
     allow_seeded: bool = False
     _entries: dict[str, Entry] = field(default_factory=dict, init=False, repr=False)
     _accountants: dict[str, Accountant] = field(default_factory=dict, init=False, repr=False)
+    # What clocks were turned down by for a question, by key and account; the main one has no name.
+    _debits: dict[tuple[str, str | None], Debit] = field(default_factory=dict, init=False, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
 
     @property
@@ -45,12 +54,12 @@ class PlainLedger:
 
     def open_account(self, name: str, budget: Budget) -> None:
         """Give a student, an analyst or a group a budget of its own, for good."""
-        require_account(name, budget)
+        require_account(name, budget, beside=self.accountant)
         with self._lock:
             if name in self._accountants:
                 require_same(name, self._accountants[name], budget)
             else:
-                self._accountants[name] = Accountant(budget)
+                self._accountants[name] = self.accountant.beside(budget)
 
     def accounts(self) -> dict[str, AccountState]:
         """Return every named account, with everything debited to it so far, reservations included."""
@@ -59,7 +68,9 @@ class PlainLedger:
             for entry in self._entries.values():
                 for name, paid in entry.also.items():
                     spent[name] = spent[name] + paid.charged
-            return {n: AccountState(a.budget, a.held_at, spent[n]) for n, a in self._accountants.items()}
+            return {
+                n: AccountState(a.budget, a.held_at, spent[n], a.clock) for n, a in self._accountants.items()
+            }
 
     def find(self, key: str) -> Release | None:
         """Return the recorded release of a key, or None."""
@@ -84,11 +95,34 @@ class PlainLedger:
             self.accountant.require(self.spent, price, key=key)
             named = dict(also or {})
             require_groups_pay(key, named, event=stored, accounts=self._accountants)
-            if named:
-                require_affordable(key, named, accounts=self.accounts())
-            paid = {name: Charge(curve, curve) for name, curve in named.items()}
-            self._entries[key] = Entry(key, stored, price, charged=price, also=paid)
+            states = self.accounts() if named else {}
+            require_affordable(key, named, accounts=states)
+            main = self._turned(key, price, account=None, spent=self.spent)
+            paid = {
+                name: Charge(curve, self._turned(key, curve, account=name, spent=states[name].spent))
+                for name, curve in named.items()
+            }
+            self._entries[key] = Entry(key, stored, price, charged=main, also=paid)
             return Ticket(key, price, copy.deepcopy(stored), named)
+
+    def _turned(self, key: str, price: RdpCurve, *, account: str | None, spent: RdpCurve) -> RdpCurve:
+        """Return a price as it is added up: on a clock by what it turns it down by."""
+        accountant = self.accountant if account is None else self._accountants[account]
+        if accountant.clock is None:
+            return price
+        debit = accountant.debit(spent, price)
+        assert debit is not None
+        self._debits[key, account] = debit
+        return in_ticks(price, debit.ticks, debit.events)
+
+    def _used(self, key: str, used: RdpCurve, *, account: str | None, kept: bool) -> RdpCurve:
+        """Return what a settled question is charged: on a clock what its outcomes cost where it was paid."""
+        debit = self._debits.get((key, account))
+        if debit is None:
+            return used
+        back = debit.returned([(item.key, n, kind) for n, item, kind in itemised(used).terms])
+        # More than was paid for takes all that there is.
+        return in_ticks(used, debit.ticks - (back or 0) if kept else 2**80, debit.events)
 
     def settle(self, ticket: Ticket, release: Release, *, used: Mapping[str, RdpCurve] | None = None) -> None:
         """Record the outcome and give back what was not used, to every account.
@@ -106,6 +140,10 @@ class PlainLedger:
                 ticket.key, entry.reserved, reserved, worst=release.cost.worst, used=used
             )
             record = release.record() if kept else None
+            charged = self._used(ticket.key, charged, account=None, kept=kept)
+            named = {
+                name: self._used(ticket.key, curve, account=name, kept=kept) for name, curve in named.items()
+            }
             paid = {name: Charge(reserved[name], curve) for name, curve in named.items()}
             self._entries[ticket.key] = replace(
                 entry, charged=charged, is_settled=True, release=record, also=paid

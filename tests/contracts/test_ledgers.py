@@ -7,13 +7,14 @@ import time
 
 import pytest
 
-from tellers import Accountant, Budget, Cost, MemoryLedger, PostgresLedger, Release, SqliteLedger
+from tellers import Accountant, Budget, Cost, MemoryLedger, PostgresLedger, RdpCurve, Release, SqliteLedger
 from tellers.errors import BudgetExhausted, LedgerConflict
-from tellers.ledger import Charge, Ticket
+from tellers.ledger import Charge, Ticket, open_ledger
 from tellers.ledger import _chain as chained
+from tellers.privacy._price import itemised
 from tellers.testing import check_ledger
 
-from .plain_ledger import PlainLedger
+from .plain_ledger import PlainLedger, in_ticks
 
 # Newer Pythons warn that a process with threads forks, as a test runner's does.
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
@@ -261,7 +262,119 @@ class RacesOnAccounts(PlainLedger):
         return dataclasses.replace(ticket, also=also or {})
 
 
+# --- On a clock; by Rényi divergence these are as sound as the next one. ---
+
+
+class GivesBackWhateverComesOut(PlainLedger):
+    """Takes every outcome for silence."""
+
+    def _used(self, key, used, *, account, kept):
+        if (debit := self._debits.get((key, account))) is None:
+            return used
+        back = debit.returned([(item, n, 0) for item, n, _, _ in debit.items])
+        return in_ticks(used, debit.ticks - back, debit.events)
+
+
+class GivesNothingBack(PlainLedger):
+    def _used(self, key, used, *, account, kept):
+        debit = self._debits.get((key, account))
+        return used if debit is None else in_ticks(used, debit.ticks, debit.events)
+
+
+class ChargesSilenceAtTheNewLevel(PlainLedger):
+    """Prices an outcome where it came out, and not where it was paid for."""
+
+    def _used(self, key, used, *, account, kept):
+        if (key, account) not in self._debits:
+            return used
+        entry = self._entries.pop(key)
+        try:
+            spent = self.spent if account is None else self.accounts()[account].spent
+        finally:
+            self._entries[key] = entry
+        self._turned(key, entry.reserved if account is None else entry.also[account].reserved,
+                     account=account, spent=spent)  # fmt: skip
+        return super()._used(key, used, account=account, kept=kept)
+
+
+class ForgetsWhatIsInFlight(PlainLedger):
+    def _turned(self, key, price, *, account, spent):
+        paid = super()._turned(key, price, account=account, spent=spent)
+        return paid if paid is price else in_ticks(price, 0, 0)
+
+
+class DropsTheTicksOfAccounts(PlainLedger):
+    def accounts(self):
+        held = super().accounts()
+        plain = {n: RdpCurve.zero() if state.clock else state.spent for n, state in held.items()}
+        return {name: dataclasses.replace(state, spent=plain[name]) for name, state in held.items()}
+
+
+class HoldsAccountsByRenyi(PlainLedger):
+    def open_account(self, name, budget):
+        super().open_account(name, budget)
+        self._accountants[name] = Accountant(budget)
+
+
+class PricedBefore(Accountant):
+    """Reads prices at the level before the step."""
+
+    def debit(self, spent, price):
+        found = super().debit(spent, price)
+        if found is None:
+            return None
+        left, ticks = self._left_on_clock(itemised(spent)), 0
+        for n, item, _ in price.terms:
+            for _ in range(n):
+                ticks += self.table(item).dearest_at(left - ticks)
+        return dataclasses.replace(found, ticks=ticks)
+
+
+class CountsNoEvents(Accountant):
+    def debit(self, spent, price):
+        return super().debit(dataclasses.replace(itemised(spent), events=0), price)
+
+
+class TakesAnyCurve(Accountant):
+    """Takes what the clock has no table for as if it were free."""
+
+    def debit(self, spent, price):
+        if any(item.clock is None for _, item, _ in itemised(price).terms):
+            price = 0 * price
+        return super().debit(spent, price)
+
+
+class TakesDeltas(Accountant):
+    def debit(self, spent, price):
+        return super().debit(spent, dataclasses.replace(itemised(price), delta=0.0))
+
+
+def held_by(kind):
+    """Return a plain ledger whose accountants, on a clock, are of another kind."""
+
+    def replaced(accountant):
+        return accountant if accountant.clock is None else kind(accountant.budget, clock=accountant.clock)
+
+    @dataclasses.dataclass(eq=False)
+    class HeldBy(PlainLedger):
+        def __post_init__(self):
+            self.accountant = replaced(self.accountant)
+
+    HeldBy.__name__ = kind.__name__
+    return HeldBy
+
+
 BROKEN = [
+    (GivesBackWhateverComesOut, "after an answer, which takes all that was reserved"),
+    (GivesNothingBack, "after silence on a clock"),
+    (ChargesSilenceAtTheNewLevel, "last come, first settled"),
+    (ForgetsWhatIsInFlight, "between reserve and settle of a question on a clock"),
+    (DropsTheTicksOfAccounts, "ticks to be left on account 'student/alice' between reserve and settle"),
+    (HoldsAccountsByRenyi, "to be held by the rule of its ledger, on a clock"),
+    (held_by(PricedBefore), "with two reservations in flight"),
+    (held_by(CountsNoEvents), "more events than the clock sets a part of delta aside for"),
+    (held_by(TakesAnyCurve), "a Rényi curve that the clock has no table for"),
+    (held_by(TakesDeltas), "a price with a delta of its own on a clock"),
     (Generous, "BudgetExhausted for a price past the budget"),
     (Careless, "InsecureNoise for noise that is not secure"),
     (ChargesRefusals, "after refused queries"),
@@ -383,6 +496,17 @@ def test_a_ledger_that_checks_too_early_is_found_by_the_race(tmp_path):
 
     with pytest.raises(AssertionError, match=r"racing processes to (stay within|be granted)"):
         race()
+
+
+def test_a_ledger_that_opens_by_any_rule_is_found(tmp_path):
+    def opened(name, accountant):
+        path = tmp_path / f"{name}.db"
+        if "clock reopening" in name and path.exists():
+            return open_ledger(path)
+        return SqliteLedger(path, accountant)
+
+    with pytest.raises(AssertionError, match="books on a clock, opened by another rule"):
+        check_ledger(opened, n_kills=0)
 
 
 class FailsElsewhere(SqliteLedger):

@@ -291,3 +291,21 @@ def _seen(accountant, spent):
 def on_a_clock(epsilon: float, delta: float, clock: Clock | None = None) -> Accountant:
     """Return an accountant on a clock."""
     return Accountant(Budget(epsilon, delta), clock=clock or Clock.for_delta(delta))
+
+
+def epsilon_for(table: ClockTable, n: int, *, delta: float) -> float:
+    """Return the epsilon of a budget on a clock that n questions of a table use up, to 1e-5 or so."""
+    low, high = 0, TICKS
+    while table.steps(high, n) is None:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if table.steps(middle, n) is None else (low, middle)
+    clock = Clock.for_delta(delta)
+    most = (delta - clock.events * clock.kappa) * (1 - 1e-9)
+    below, above = 0.0, 10.0
+    for _ in range(20):
+        middle = (below + above) / 2
+        fits = float(own_tables.w(high / TICKS, middle)) <= most
+        below, above = (below, middle) if fits else (middle, above)
+    return above

@@ -61,7 +61,7 @@ def price(family, level, shares, kappa):
     _, rows = excess(family, level, high, shares, kappa)
     while True:
         some, low_, high_ = family.only(rows), low, high
-        for _ in range(34):
+        for _ in range(22):
             middle = (low_ + high_) / 2
             over = excess(some, level, middle, shares, kappa)[0] > 0
             low_, high_ = (middle, high_) if over else (low_, middle)

@@ -7,13 +7,13 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from tellers import Accountant, Budget, MemoryLedger
+from tellers import Accountant, Budget, MemoryLedger, RdpCurve
 from tellers.ledger._chain import LedgerState
 from tellers.privacy._clock import TICKS, Clock, ClockTable
 from tellers.privacy._price import Price
 
 from . import own_tables
-from .adaptive_value import Family, Grid, Value
+from .adaptive_value import Family, Grid, Move, Value
 from .families import confident, gaussian, gaussian_sum, race
 from .games import Arithmetic, Books, Held, curves, on_a_clock, question, solved
 
@@ -29,7 +29,7 @@ def reached(game, budget):
 def enough_for(price, n, *, delta=DELTA, clock=None):
     """Return a budget that n questions use up, and its accountant."""
     low, high = 0.05, 12.0
-    for _ in range(50):
+    for _ in range(40):
         epsilon = (low + high) / 2
         enough = on_a_clock(epsilon, delta, clock).n_affordable(price, n) >= n
         low, high = (low, epsilon) if enough else (epsilon, high)
@@ -200,6 +200,15 @@ def test_prices_are_read_at_what_is_left_after_the_step(kind):
     assert (reached(Arithmetic(accountant, (one,)), accountant.budget) > 1) == (kind is ReadsBefore)
 
 
+@lru_cache(maxsize=1)
+def dear_at_the_end():
+    """Return a race and a sum, with levels and prices of both: put before the sum, the race is cheap."""
+    family, noise = race(gaussian(3.0), 30), gaussian_sum(8.0, 8)
+    ladder = sorted((0, 0.5, 1, 2, 4, 0.999 / family.information))
+    first = own_tables.table(family, kappa=1e-9, ladder=ladder)
+    return (family, *first), (noise, *own_tables.table(noise, kappa=1e-9, ladder=(0,)))
+
+
 def test_a_question_that_is_chosen_after_another_was_answered():
     """Why a reservation fixes its question.
 
@@ -207,10 +216,7 @@ def test_a_question_that_is_chosen_after_another_was_answered():
     read the sum first, and then choose the question that was paid for, picks the race that was dear at the
     end. With the question fixed at its reservation the answers might as well come in the order of payment.
     """
-    family, noise = race(gaussian(3.0), 30), gaussian_sum(8.0, 8)
-    ladder = (0, 0.5, 1, 2, 4, 0.999 / family.information)
-    levels, prices = own_tables.table(family, kappa=1e-9, ladder=sorted(ladder))
-    last = own_tables.table(noise, kappa=1e-9, ladder=(0,))
+    (family, levels, prices), (noise, *last) = dear_at_the_end()
     level = last[1][0][0] + prices[0][-1]
     delta = (float(own_tables.w(level, 2.0)) + 1e-7) * (1 + 1e-6)
     accountant = Accountant(Budget(2.0, delta), clock=Clock(1e-9, 100))
@@ -230,6 +236,53 @@ def test_a_question_that_is_chosen_after_another_was_answered():
 def own_table(levels, prices):
     ticks = [[math.ceil(one * TICKS) for one in row] for row in prices]
     return ClockTable(tuple(math.ceil(level * TICKS) for level in levels), tuple(map(tuple, ticks)), 1e-9)
+
+
+@dataclass(frozen=True)
+class AddsUp:
+    """Ask an `Accountant` as a ledger of one's own does that adds up prices, and knows no ticks."""
+
+    accountant: Accountant
+    questions: tuple
+    start: tuple
+
+    def moves(self, counts):
+        spent = sum((n * one.price for n, one in zip(counts, self.questions, strict=True)), RdpCurve.zero())
+        return [
+            Move(one.family, (tuple(n + (i == at) for i, n in enumerate(counts)),) * one.family.n_kinds)
+            for at, one in enumerate(self.questions)
+            if self.accountant.affords(spent, one.price)
+        ]
+
+
+class InAnOrderOfItsOwn(Accountant):
+    """Prices what was spent in one order, whatever it was asked in: the most levels first."""
+
+    def _left_on_clock(self, spent):
+        left = self._start - spent.ticks
+        for n, item, _ in sorted(spent.terms, key=lambda term: -len(self.table(term[1]).levels)):
+            left = None if left is None else self.table(item).after(left, n)
+        return left
+
+
+@pytest.mark.parametrize("kind", [Accountant, InAnOrderOfItsOwn])
+def test_prices_that_are_added_up_without_an_order(kind):
+    """A sum is asked, then a race that is dear at the end; put first in the sum of prices, it looks cheap.
+
+    What looks as if it were left buys another sum.
+    """
+    (family, levels, prices), (noise, *first) = dear_at_the_end()
+    gap = prices[0][0] - prices[0][-1]
+    more = gaussian_sum(math.ceil(1.02 / math.sqrt(gap)))
+    tables = own_table(levels, prices), own_table(*first)
+    tables = *tables, own_table(*own_tables.table(more, kappa=1e-9, ladder=(0,)))
+    level = (tables[0].dearest[0] + tables[1].dearest[0]) / TICKS
+    accountant = kind(
+        Budget(2.0, (float(own_tables.w(level, 2.0)) + 1e-7) * (1 + 1e-6)), clock=Clock(1e-9, 100)
+    )
+    asked = [question(one, table) for one, table in zip((family, noise, more), tables, strict=True)]
+    found = reached(Limited(AddsUp(accountant, tuple(asked), (0, 0, 0)), 4), accountant.budget)
+    assert (found > 1) == (kind is InAnOrderOfItsOwn)
 
 
 # --- The Rényi rule ---

@@ -88,6 +88,14 @@ class ClockTable:
         """Return the price of the dearest kind at every level."""
         return tuple(max(column) for column in zip(*self.prices, strict=True))
 
+    def dearest_at(self, level: int) -> int:
+        """Return the price of the dearest kind where this level is left after it.
+
+        >>> ClockTable((0, 100), ((8, 5),), kappa=0.0).dearest_at(99)
+        8
+        """
+        return self.dearest[bisect_right(self.levels, level) - 1]
+
     @cached_property
     def _starts(self) -> tuple[int, ...]:
         # The least ticks from which a step ends at this level or a higher one: they rise, so a search works.

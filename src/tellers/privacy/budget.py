@@ -205,7 +205,20 @@ class Accountant:
     def debit(self, spent: RdpCurve, price: RdpCurve) -> "Debit | None":
         """Return what a price turns the clock down by, after what was spent, or None where it does not fit.
 
-        What was spent is ticks that were turned down, items that are still to be, or both.
+        What was spent is ticks that were turned down, items that are not ticks yet, or both: a ledger of
+        one's own may add up prices, and a planner does. Items do not tell in which order they were asked,
+        and the order matters, because a table asks for less where more is left. Pricing them in an order of
+        their own would price what is asked last as if much were left, and whoever chooses it by what came
+        out before would get it too cheaply. So items of one table are priced one after the other, and those
+        of several tables all at the level that is left after all of them.
+
+        Guarantee: items take at least what ticks would have taken, in every order, whatever is asked next
+                   because of what came out; for items of one table exactly that, at their dearest kind.
+        Assumes:   prices that do not grow with the level.
+        Reference: let b(S) be the largest level L with L + sum of p(L) over S <= start. With L = b(S + X)
+                   the level M = L + p_X(L) has M + sum of p(M) over S <= L + p_X(L) + sum of p(L) over S
+                   <= start, so M <= b(S): the step to X takes at least its price at the level after it,
+                   as the filter with a Gaussian clock asks for. Steps of one table end no lower than b(S).
 
         >>> item = Item((RdpCurve.zcdp(0.01),), ClockTable((0,), ((2**33,),), kappa=1e-12))
         >>> accountant = Accountant(Budget(epsilon=1.0, delta=1e-5), clock=Clock.for_delta(1e-5))
@@ -223,15 +236,13 @@ class Accountant:
                 "for a test. What it costs is known at one Rényi order alone: hold the budget by Rényi "
                 "divergence, Accountant(budget, order=..., for_tests=...)."
             )
-        left, events, returned = self._start - before.ticks, self.clock.events - before.events, []
-        if left < 0 or before.delta or bill.ticks:
+        if before.delta or bill.ticks:
             return None
-        for n, item, _ in before.terms:
-            table = self.table(item)
-            after = table.after(left, n)
-            if after is None:
-                return None
-            left, events = after, events - n * table.events
+        left = self._left_on_clock(before)
+        if left is None:
+            return None
+        events, returned = self.clock.events - before.events, []
+        events -= sum(n * self.table(item).events for n, item, _ in before.terms)
         level, n_before = left, events
         for n, item, _ in bill.terms:
             table = self.table(item)
@@ -243,6 +254,24 @@ class Accountant:
             kinds = tuple(min(table.dearest[at] - row[at] for at, _ in steps) for row in table.prices)
             returned.append((item.key, n, kinds, min(table.dearest[at] for at, _ in steps)))
         return None if events < 0 else Debit(level - left, n_before - events, tuple(returned))
+
+    def _left_on_clock(self, spent: Price) -> int | None:
+        """Return the ticks left after what was spent, in whatever order, or None where it does not fit."""
+        left, counts = self._start - spent.ticks, dict[tuple[object, ...], int]()
+        tables: dict[tuple[object, ...], ClockTable] = {}
+        for n, item, _ in spent.terms:
+            counts[item.key] = counts.get(item.key, 0) + n
+            tables[item.key] = self.table(item)
+        if left < 0 or not tables:
+            return left if left >= 0 else None
+        if len(tables) == 1:
+            ((key, table),) = tables.items()
+            return table.after(left, counts[key])
+        for level in sorted({level for table in tables.values() for level in table.levels}, reverse=True):
+            after = left - sum(counts[key] * table.dearest_at(level) for key, table in tables.items())
+            if after >= level:
+                return after
+        return None
 
     def table(self, item: Item) -> ClockTable:
         """Return the table by which an item turns this clock, or refuse an item that has none.
@@ -336,10 +365,7 @@ class Accountant:
         """
         if self.clock is not None:
             paid = itemised(spent)
-            left: int | None = self._start - paid.ticks
-            for n, item, _ in paid.terms:
-                left = None if left is None else self.table(item).after(left, n)
-            return max(0, left or 0) / self._start
+            return (self._left_on_clock(paid) or 0) / self._start
         return self.value_left(spent) / float(_most(np.array([self.held_at]), self._converted)[0])
 
     def value_left(self, spent: RdpCurve) -> float:

@@ -1,18 +1,25 @@
 """`check_ledger`: the contract of a ledger, with races between threads and processes, and kills."""
 
 import contextlib
+import io
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ..errors import BudgetExhausted, InsecureNoise, LedgerConflict
+from ..ledger._chain import ChainedLedger
 from ..ledger.base import Ledger, Ticket, group_account
+from ..ledger.opening import export_ledger, import_ledger
+from ..privacy._clock import Clock, ClockTable
+from ..privacy._price import Item
 from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import Cost, Release
@@ -325,14 +332,17 @@ def check_ledger(make_ledger: MakeLedger, *, durable: bool = True, n_kills: int 
     for check in (
         _check_refusals, _check_settling, _check_keys, _check_records, _check_threads, _check_opening,
         _check_all_or_nothing, _check_groups, _check_refunds, _check_overruns, _check_threads_on_an_account,
+        _check_ticks, _check_clock_accounts, _check_clock_refusals, _check_events, _check_clock_export,
     ):  # fmt: skip
         check(make_ledger)
     if durable:
         _check_reopening(make_ledger)
+        _check_clock_reopening(make_ledger)
         if hasattr(os, "fork"):
             _check_killed_between(make_ledger)
             _check_killed_anywhere(make_ledger, n_kills)
             _check_processes(make_ledger)
+            _check_clock_killed_and_raced(make_ledger)
 
 
 def _check_refusals(make_ledger: MakeLedger) -> None:
@@ -549,3 +559,281 @@ def _check_processes(make_ledger: MakeLedger) -> None:
     n_granted = race_processes(2, ask_account, "finish its race for an account")
     with make_ledger("processes on an account", _AMPLE) as ledger:
         _require_race(ledger, n_granted, "processes")
+
+
+# --- On a clock ---
+#
+# A ledger whose accountant has a clock is debited ticks. What the checks expect is worked out here, a step at
+# a time, from a small table: dear where little is left, and with a silent kind that gives most of it back.
+
+_CLOCKED = Accountant(Budget(epsilon=1.0, delta=1e-5), clock=Clock(kappa=1e-12, events=40))
+_CLOCKED_START = Clock(kappa=1e-12, events=40).start(1.0, 1e-5)
+_UNIT = _CLOCKED_START // 60
+_TABLE = ClockTable(
+    (0, 20 * _UNIT, 40 * _UNIT),
+    ((2 * _UNIT, 2 * _UNIT, _UNIT), (9 * _UNIT, 7 * _UNIT, 4 * _UNIT)),
+    kappa=1e-12,
+)
+_ASKED = Item((RdpCurve.zcdp(0.001), RdpCurve.zcdp(0.003)), _TABLE)
+_QUESTION, _SILENT, _ANSWERED = _ASKED.price(), _ASKED.price(0), _ASKED.price(1)
+_SHORT = Budget(epsilon=0.8, delta=1e-6)
+
+
+def _steps(left: int, n: int) -> list[int]:
+    """Return at which row of the table each of n steps is priced, the highest whose level is still left."""
+    rows = []
+    for _ in range(n):
+        rows.append(max(at for at, level in enumerate(_TABLE.levels) if left - _TABLE.prices[1][at] >= level))
+        left -= _TABLE.prices[1][rows[-1]]
+    return rows
+
+
+def _taken(left: int, n: int, kind: int = 1) -> int:
+    """Return what n steps take of what is left where one kind comes out of all of them."""
+    rows = _steps(left, n)
+    least = min(_TABLE.prices[1][at] - _TABLE.prices[0][at] for at in rows)
+    return sum(_TABLE.prices[1][at] for at in rows) - (n * least if kind == 0 else 0)
+
+
+def _left(accountant: Accountant, spent: RdpCurve) -> int:
+    """Return the ticks left, from the share that is left."""
+    clock, budget = accountant.clock, accountant.budget
+    assert clock is not None
+    return round(accountant.left(spent) * clock.start(budget.epsilon, budget.delta))
+
+
+def _require_left(ledger: Ledger, expected: int, when: str) -> None:
+    left = _left(_CLOCKED, ledger.spent)
+    wanted, got = expected / _CLOCKED_START, left / _CLOCKED_START
+    require(left == expected, f"Expected {wanted:.4%} of the clock to be left {when}, got {got:.4%}.")
+
+
+def _require_account_left(ledger: Ledger, name: str, expected: int, when: str) -> None:
+    state = ledger.accounts()[name]
+    left = _left(state.accountant, state.spent)
+    require(left == expected, f"Expected {expected} ticks to be left on account {name!r} {when}, got {left}.")
+
+
+def _check_ticks(make_ledger: MakeLedger) -> None:
+    """Debit, refund by kind, and count what is in flight; a price is that of what is left after the step."""
+    with make_ledger("clock", _CLOCKED) as ledger:
+        _require_left(ledger, _CLOCKED_START, "at first")
+        left = _CLOCKED_START
+        for n in range(3):
+            ticket = ledger.reserve(f"q{n}", _QUESTION, event=EVENT)
+            left -= _taken(left, 1)
+            _require_left(ledger, left, "between reserve and settle of a question on a clock")
+            ledger.settle(ticket, outcome(_ANSWERED))
+            _require_left(ledger, left, "after an answer, which takes all that was reserved")
+        before = left
+        silent = ledger.reserve("silent", _QUESTION, event=EVENT)
+        ledger.settle(silent, outcome(_SILENT, -1))
+        left -= _taken(left, 1, kind=0)
+        when = "after silence on a clock: it is charged what it costs where it was paid for, no less"
+        _require_left(ledger, left, when)
+        require(left < before, "Expected silence to take ticks.")
+        # Two in flight: the first ends above a level of the table and the second below it, though it began
+        # above. They are settled the other way round, each at the prices it was paid at.
+        first = ledger.reserve("first", _QUESTION, event=EVENT)
+        one, between = _taken(left, 1), left
+        second = ledger.reserve("second", 2 * _QUESTION, event=EVENT)
+        two = _taken(between - one, 2)
+        _require_left(ledger, left - one - two, "with two reservations in flight, each of them charged")
+        used = _SILENT + _ANSWERED
+        ledger.settle(second, outcome(used))
+        rows = _steps(between - one, 2)
+        two -= min(_TABLE.prices[1][at] - _TABLE.prices[0][at] for at in rows)
+        _require_left(ledger, left - one - two, "after a batch with one answer, priced where it was reserved")
+        ledger.settle(first, outcome(_SILENT, -1))
+        one = _taken(between, 1, kind=0)
+        _require_left(ledger, left - one - two, "after both were settled, last come, first settled")
+        left -= one + two
+        n = 0
+        while left >= _TABLE.prices[1][0]:
+            ledger.reserve(f"more {n}", _QUESTION, event=EVENT)
+            n, left = n + 1, left - _taken(left, 1)
+        require_refused(
+            BudgetExhausted, "a question past the clock", ledger.reserve, "over", _QUESTION, event=EVENT
+        )
+        _require_left(ledger, left, "after a question past the clock was refused")
+
+
+def _check_clock_refusals(make_ledger: MakeLedger) -> None:
+    with make_ledger("clock refusals", _CLOCKED) as ledger:
+        ledger.open_account(_ALICE, _SHORT)
+        with_delta = replace(_QUESTION, delta=1e-9)
+        for price, what in (
+            (ONE, "a Rényi curve that the clock has no table for"),
+            (0.5 * _QUESTION, "a part of a question, which the clock has no table for"),
+            (with_delta, "a price with a delta of its own on a clock"),
+        ):
+            require_refused(ValueError, what, ledger.reserve, "q0", price, event=EVENT)
+            require_refused(
+                ValueError, f"{what}, for a named account",
+                ledger.reserve, "q0", _QUESTION, event=EVENT, also={_ALICE: price},
+            )  # fmt: skip
+            _require_left(ledger, _CLOCKED_START, f"after {what} was refused")
+        require(ledger.entries() == [], "Expected nothing on record of prices that a clock cannot take.")
+        ticket = ledger.reserve("q0", _QUESTION, event=EVENT)
+        # Silence that calls itself half of an answer: what the table does not know gives nothing back.
+        with contextlib.suppress(LedgerConflict, ValueError):
+            ledger.settle(ticket, outcome(0.5 * _SILENT, -1))
+        spent = _taken(_CLOCKED_START, 1)
+        left = _left(_CLOCKED, ledger.spent)
+        within = left <= _CLOCKED_START - spent
+        require(within, "Expected an outcome that the clock has no table for to give nothing back.")
+
+
+def _check_events(make_ledger: MakeLedger) -> None:
+    few = Accountant(Budget(epsilon=1.0, delta=1e-5), clock=Clock(kappa=1e-12, events=3))
+    with make_ledger("clock events", few) as ledger:
+        ledger.settle(ledger.reserve("q0", 2 * _QUESTION, event=EVENT), outcome(2 * _SILENT, -1))
+        what = "more events than the clock sets a part of delta aside for"
+        require_refused(BudgetExhausted, what, ledger.reserve, "q1", 2 * _QUESTION, event=EVENT)
+        ledger.settle(ledger.reserve("q2", _QUESTION, event=EVENT), outcome(_SILENT, -1))
+        require_refused(BudgetExhausted, what, ledger.reserve, "q3", _QUESTION, event=EVENT)
+
+
+def _check_clock_accounts(make_ledger: MakeLedger) -> None:
+    with make_ledger("clock accounts", _CLOCKED) as ledger:
+        ledger.open_account(_ALICE, _SHORT)
+        ledger.open_account(_GROUP, Budget(epsilon=0.9, delta=1e-5))
+        for name, budget in ((_ALICE, _SHORT), (_GROUP, Budget(epsilon=0.9, delta=1e-5))):
+            require(
+                ledger.accounts()[name].accountant == _CLOCKED.beside(budget),
+                f"Expected account {name!r} to be held by the rule of its ledger, on a clock of its own.",
+            )
+        starts = {name: _left(state.accountant, RdpCurve.zero()) for name, state in ledger.accounts().items()}
+        alice, group, main = starts[_ALICE], starts[_GROUP], _CLOCKED_START
+        ticket = ledger.reserve("q0", _QUESTION, event=EVENT, also={_ALICE: 2 * _QUESTION, _GROUP: _QUESTION})
+        main, group = main - _taken(main, 1), group - _taken(group, 1)
+        when = "between reserve and settle, each account at what is left on it"
+        _require_left(ledger, main, when)
+        _require_account_left(ledger, _ALICE, alice - _taken(alice, 2), when)
+        _require_account_left(ledger, _GROUP, group, when)
+        ledger.settle(ticket, outcome(_ANSWERED), used={_ALICE: 2 * _SILENT})
+        alice -= _taken(alice, 2, kind=0)
+        when = "after settling with what each account used, by kind"
+        _require_left(ledger, main, when)
+        _require_account_left(ledger, _ALICE, alice, when)
+        _require_account_left(ledger, _GROUP, group, when)
+        n = 0
+        while alice >= _TABLE.prices[1][0]:
+            ledger.reserve(f"more {n}", _QUESTION, event=EVENT, also={_ALICE: _QUESTION})
+            n, alice, main = n + 1, alice - _taken(alice, 1), main - _taken(main, 1)
+        for also in ({_ALICE: _QUESTION, _GROUP: _QUESTION}, {_GROUP: _QUESTION, _ALICE: _QUESTION}):
+            try:
+                ledger.reserve("over", _QUESTION, event=EVENT, also=also)
+            except BudgetExhausted as refusal:
+                require(
+                    refusal.account == _ALICE, "Expected the refusal to name the account whose clock ran."
+                )
+            else:
+                raise AssertionError("Expected BudgetExhausted for a named account past its clock.")
+            when = "after a named account's clock had run: nobody pays"
+            _require_left(ledger, main, when)
+            _require_account_left(ledger, _ALICE, alice, when)
+            _require_account_left(ledger, _GROUP, group, when)
+
+
+def _clock_books(make_ledger: MakeLedger, name: str) -> Ledger:
+    ledger = make_ledger(name, _CLOCKED)
+    ledger.open_account(_ALICE, _SHORT)
+    return ledger
+
+
+def _fill(ledger: Ledger) -> tuple[int, int]:
+    """Ask for an answer, silence and something that stays in flight; return what that leaves."""
+    main = _left(_CLOCKED, ledger.spent)
+    alice = _left(ledger.accounts()[_ALICE].accountant, RdpCurve.zero())
+    for n, kind in enumerate((1, 0, 1)):
+        ticket = ledger.reserve(f"q{n}", _QUESTION, event=EVENT, also={_ALICE: _QUESTION})
+        if n < 2:
+            ledger.settle(ticket, outcome(_ASKED.price(kind)))
+        main, alice = main - _taken(main, 1, kind), alice - _taken(alice, 1, kind)
+    return main, alice
+
+
+def _check_clock_export(make_ledger: MakeLedger) -> None:
+    with _clock_books(make_ledger, "clock export") as ledger:
+        main, alice = _fill(ledger)
+        when = "after an answer, silence and a question in flight"
+        _require_left(ledger, main, when)
+        _require_account_left(ledger, _ALICE, alice, when)
+        if not isinstance(ledger, ChainedLedger):
+            return  # what is no chain of lines is not exported
+        text = io.StringIO()
+        head = export_ledger(ledger, text)
+        text.seek(0)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            import_ledger(text, os.path.join(folder, "copy.db"), head=head) as copy,
+        ):
+            when = "on a clock that was exported and imported"
+            require(copy.accountant == _CLOCKED, f"Expected the same rule, budget and terms {when}.")
+            _require_left(copy, main, when)
+            _require_account_left(copy, _ALICE, alice, when)
+            # It goes on from there.
+            copy.reserve("new", _QUESTION, event=EVENT)
+            _require_left(copy, main - _taken(main, 1), f"after a question {when}")
+
+
+def _check_clock_reopening(make_ledger: MakeLedger) -> None:
+    with _clock_books(make_ledger, "clock reopening") as ledger:
+        main, alice = _fill(ledger)
+        with make_ledger("clock reopening", _CLOCKED) as second:
+            _require_left(second, main, "on a clock that was opened again")
+            second.reserve("q3", _QUESTION, event=EVENT)
+        main -= _taken(main, 1)
+        _require_left(ledger, main, "after somebody else reserved on the same clock")
+    with make_ledger("clock reopening", _CLOCKED) as ledger:
+        _require_left(ledger, main, "on a clock that was closed and opened again")
+        _require_account_left(ledger, _ALICE, alice, "after closing and opening again")
+        kept = ledger.accounts()[_ALICE].accountant == _CLOCKED.beside(_SHORT)
+        require(kept, "Expected an account to keep its clock after reopening.")
+    budget = _CLOCKED.budget
+    for other in (Accountant(budget), Accountant(budget, clock=Clock(kappa=1e-12, events=41))):
+        what = "books on a clock, opened by another rule or with another clock"
+        require_refused(LedgerConflict, what, make_ledger, "clock reopening", other)
+    with make_ledger("renyi reopening", Accountant(budget)) as ledger:
+        ledger.reserve("q0", ONE, event=EVENT)
+    what = "books that are held by Rényi divergence, opened with a clock"
+    require_refused(LedgerConflict, what, make_ledger, "renyi reopening", _CLOCKED)
+
+
+def _check_clock_killed_and_raced(make_ledger: MakeLedger) -> None:
+    ours, theirs = multiprocessing.get_context("fork").Pipe()
+
+    def reserve_and_hang() -> None:
+        with _clock_books(make_ledger, "clock killed") as ledger:
+            ledger.reserve("q0", _QUESTION, event=EVENT, also={_ALICE: _QUESTION})
+            theirs.send("reserved")
+            time.sleep(600)
+
+    process = fork(reserve_and_hang)
+    theirs.close()
+    try:
+        receive(ours, "reserve on a clock")
+    finally:
+        kill(process)
+    with make_ledger("clock killed", _CLOCKED) as ledger:
+        when = "after a kill between reserve and settle, which a clock stays charged for"
+        _require_left(ledger, _CLOCKED_START - _taken(_CLOCKED_START, 1), when)
+        alice = _left(ledger.accounts()[_ALICE].accountant, RdpCurve.zero())
+        _require_account_left(ledger, _ALICE, alice - _taken(alice, 1), when)
+
+    def ask(worker: int) -> int:
+        n = 0
+        with make_ledger("clock processes", _CLOCKED) as ledger, contextlib.suppress(BudgetExhausted):
+            for n in range(100):
+                ticket = ledger.reserve(f"{worker}-{n}", _QUESTION, event=EVENT)
+                ledger.settle(ticket, outcome(_ANSWERED))
+        return n
+
+    n_granted = race_processes(2, ask, "finish its race on a clock")
+    fits, left = 0, _CLOCKED_START
+    while left >= _TABLE.prices[1][0]:
+        fits, left = fits + 1, left - _taken(left, 1)
+    with make_ledger("clock processes", _CLOCKED) as ledger:
+        _require_left(ledger, left, "after processes raced for a clock: what fits, and no more")
+    require(n_granted == fits, f"Expected racing processes to be granted what fits, {fits}, got {n_granted}.")
