@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import BudgetExhausted, require_fraction, require_positive
 from ._clock import Clock, ClockTable
-from ._price import Item, delta_of, itemised
+from ._price import Item, Price, delta_of, itemised
 from .rdp import DEFAULT_ORDERS, Floats, RdpCurve
 
 
