@@ -378,7 +378,8 @@ def test_silence_is_an_error_that_says_what_it_cost(blobs):
     with pytest.raises(ValueError, match="silence for every row") as at:
         model.fit(blobs.X, blobs.y, public=blobs.public)
     assert f"epsilon {model.spent_.epsilon(1e-4):.4g} is spent" in at.value.__notes__[0]
-    assert 0 < model.epsilon_ <= 8
+    assert 0 <= model.epsilon_ <= 8  # 30 votes never come near 500: such a check tells next to nothing
+    assert model.spent_.values.max() > 0
     assert model.n_labels_ == 0
     with pytest.raises(NotFittedError):  # the student of the fit before is gone too
         model.predict(blobs.X_test)
