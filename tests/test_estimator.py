@@ -118,7 +118,7 @@ def test_a_fit_says_what_came_out_and_what_it_cost(blobs):
 def test_what_is_left_open_comes_from_public_numbers(blobs):
     model = PateClassifier().fit(blobs.X, blobs.names, public=blobs.public, classes=NAMES)
     assert model.n_teachers_ == 45  # 1.5 times the root of 900
-    assert model.mechanism_ == ConfidentGNMax(sigma=9.0, threshold=27.0, sigma_threshold=0.24 * 45)
+    assert model.mechanism_ == ConfidentGNMax(9.0, 27.0, sigma_threshold=0.24 * 45, expected_silence=0.5)
     assert model.budget_ == Budget(epsilon=8.0, delta=1e-5)
     assert 0 < model.epsilon_ <= 8
     assert model.score(blobs.X_test, NAMES[blobs.y_test]) > 0.9

@@ -33,6 +33,7 @@ from tellers.accounting._publishable import available_methods
 from tellers.accounting.costs import independent_cost
 from tellers.accounting.smooth import PublicationRecord, PublishPlan
 from tellers.mechanisms import EVENTS, LABEL_MECHANISMS
+from tellers.mechanisms.base import price_of
 from tellers.runs import plan_publication, reprice
 from tellers.runs.publication_plan import OFFSETS, _PlanSearch
 
@@ -74,14 +75,18 @@ def test_every_label_mechanism_has_a_name_and_an_event():
 def test_a_release_costs_what_it_was_charged_also_when_priced_again(mechanism):
     votes = label_votes(1, n_queries=20, n_labels=3)
     ledger = MemoryLedger(Accountant(Budget(epsilon=900.0, delta=DELTA)))
-    event = json.loads(json.dumps({**describe(mechanism, noise.secure()), "n_queries": 20}))
+    known = {"n_teachers": votes.n_teachers}
+    event = json.loads(json.dumps({**describe(mechanism, noise.secure()), "n_queries": 20, **known}))
     release = mechanism.release(votes, noise.seeded(2))
     told = release.answered.sum(axis=1)
     np.testing.assert_allclose(
-        independent_cost(mechanism, 20, n_answers=told).values, release.cost.worst.values, rtol=1e-9
+        independent_cost(mechanism, 20, n_answers=told, **known).values,
+        release.cost.worst.values,
+        rtol=1e-9,
     )
-    ledger.settle(ledger.reserve("q0", mechanism.price(Unit()) * 20, event=event), release)
-    ledger.reserve("open", mechanism.price(Unit()) * 20, event=event)
+    price = price_of(mechanism, Unit(), 20, **known)
+    ledger.settle(ledger.reserve("q0", price, event=event), release)
+    ledger.reserve("open", price, event=event)
     for question in reprice(ledger.entries()).questions:
         assert not question.why
         np.testing.assert_allclose(question.repriced.values, question.charged.values, rtol=1e-9)

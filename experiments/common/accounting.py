@@ -3,7 +3,7 @@
 import numpy as np
 
 from tellers import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Votes, exact_cost
-from tellers.accounting.costs import independent_cost
+from tellers.accounting.costs import independent_cost, public_numbers
 from tellers.mechanisms import published_gnmax
 from tellers.mechanisms.published import (
     advanced_composition,
@@ -76,7 +76,9 @@ def confident_epsilons(
         "classic": RdpCurve(FEW, few).epsilon(delta, conversion="classic"),
         "tight": RdpCurve(DEFAULT_ORDERS, dense).epsilon(delta),
         "exact": exact_cost(mechanism, votes, student=student).cost.reveal().epsilon(delta),
-        "public": independent_cost(mechanism, len(votes), n_answers=int(answered.sum())).epsilon(delta),
+        "public": independent_cost(
+            mechanism, len(votes), n_answers=int(answered.sum()), **public_numbers(votes)
+        ).epsilon(delta),
     }
 
 

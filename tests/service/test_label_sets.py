@@ -77,7 +77,7 @@ def test_a_journey_from_a_question_to_the_ledger_and_the_pages(labels):
         assert 'tellers_labels_total{outcome="silent"} 2.0' in text
         assert client.budget()["mechanism"]["n_labels"] == 3
         with pytest.raises(BudgetExhausted, match="Your own budget"):
-            client.ask(pool=[0] * 20)
+            client.ask(pool=[0] * 60)
         page = http.get("/dashboard/sign-in")
         form = page.text.partition('name="form" value="')[2].partition('"')[0]
         http.post("/dashboard/sign-in", data={"key": operator, "form": form})

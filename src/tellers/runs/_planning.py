@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -407,7 +407,8 @@ def draw_many_labels(
                 forecast_all=True,
                 progress=progress,
             )
-            plans = {plan.mechanism: plan for plan in found.plans}
+            # A plan says which share of silence it expects; what was swept said nothing of it.
+            plans = {as_swept: plan for plan in found.plans for as_swept in _as_swept(plan.mechanism)}
             drawn.append(folder / f"{sweep.parameter}.png")
             _save(_sweep(sweep, plans, budget, advice.against_truth), drawn[-1])
     drawn.append(folder / "gaps.png")
@@ -459,6 +460,11 @@ def _metrics(against_truth: bool) -> list[Metric]:
         ("micro F1", lambda plan: plan.scores.micro_f1, False),
         ("macro F1", lambda plan: plan.scores.macro_f1, False),
     ]
+
+
+def _as_swept(mechanism: Any) -> list[Any]:
+    told = getattr(mechanism, "expected_silence", None) is not None
+    return [mechanism, *([replace(mechanism, expected_silence=None)] if told else [])]
 
 
 def _sweep(sweep: Sweep, plans: dict[Any, MultilabelPlan], budget: Any, against_truth: bool) -> Any:
