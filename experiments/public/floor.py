@@ -51,7 +51,45 @@ def races(law: np.ndarray, leads: np.ndarray, thresholds: np.ndarray) -> Pairs:
         one, other = outcomes(0, -lead), outcomes(-1, -lead + 1)
         here += [one.T, other.T]
         there += [other.T, one.T]
-    p, q = np.concatenate(here), np.concatenate(there)
+    return with_ratios(np.concatenate(here), np.concatenate(there))
+
+
+def checked(n: int, threshold: float, check: float, sigma: float, n_classes: int) -> Pairs:
+    """Return the pairs of a check and its answer: silent, the first, the second, any other class.
+
+    All of n vote for two classes; one vote moves from the first to the second or to a class without votes.
+    """
+    law, z = gaussian(sigma, int(12 * sigma)), gaussian(check, int(12 * check))
+    reach = law.size // 2
+    x = np.arange(-1 - reach, n + 1 + reach + 1)
+
+    def at(count: int) -> tuple[np.ndarray, np.ndarray]:
+        p = np.zeros(x.size)
+        p[count - reach - x[0] : count + reach + 1 - x[0]] = law
+        # Half a tie goes to either; ties of three are left alone.
+        return p, np.cumsum(p) - p / 2
+
+    none = at(0)[1]
+
+    def outcomes(first: int, second: int, third: int) -> np.ndarray:
+        passed = z[np.arange(z.size) - z.size // 2 + max(first, second) >= threshold].sum()
+        (a, a_under), (b, b_under), (_, c_under) = at(first), at(second), at(third)
+        others = c_under * none ** (n_classes - 3)
+        wins = np.array([(a * b_under * others).sum(), (b * a_under * others).sum()])
+        rest = max(0.0, 1 - wins.sum())
+        return np.array([1 - passed, *(passed * wins), passed * rest])
+
+    here, there = [], []
+    for t in range(n // 2, n + 1):
+        one = outcomes(t, n - t, 0)
+        for other in (outcomes(t - 1, n - t + 1, 0), outcomes(t - 1, n - t, 1)):
+            here += [one, other]
+            there += [other, one]
+    return with_ratios(np.array(here), np.array(there))
+
+
+def with_ratios(p: np.ndarray, q: np.ndarray) -> Pairs:
+    """Return the pairs as probabilities of one side and the log ratios of the other to it."""
     # An outcome too rare to be computed is left with one that is not: the floor may only be too low.
     rare = (p < 1e-25) | (q < 1e-25)
     p, q = np.where(rare, 0.0, p), np.where(rare, 0.0, q)
@@ -102,7 +140,11 @@ def adaptive(
 
 def lattice(name: str) -> tuple[Pairs, float]:
     """Return the pairs of a mechanism, and how high epsilon may come."""
-    kind, parameter = name.split()
+    kind, *parameters = name.replace(",", "").split()
+    if kind == "Confident-GNMax":
+        n, threshold, check, sigma = map(int, parameters)
+        return checked(n, threshold, check, sigma, 10), 9.0
+    (parameter,) = parameters
     if kind == "GNMax":
         sigma = float(parameter)
         leads = np.unique(

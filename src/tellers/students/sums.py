@@ -110,7 +110,7 @@ def released_frequencies(release: Release, *, bound: float = 1.0, shrink: bool =
     >>> values = np.array([[60_000, -2000]])
     >>> release = Release(values > 0, Cost(RdpCurve.zero()), values=values, noise_level=level)
     >>> released_frequencies(release), released_frequencies(release, shrink=True).round(3)
-    (array([0.6  , 0.002]), array([0.591, 0.002]))
+    (array([0.6  , 0.002]), array([0.592, 0.002]))
     """
     if release.values is None or release.noise_level is None or len(release.values) != 1:
         raise ValueError("Expected a release of one row of frequencies, as LabelFrequencies gives it.")
