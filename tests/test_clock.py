@@ -7,6 +7,7 @@ import pytest
 from scipy.integrate import quad
 
 from tellers import Accountant, Budget, RdpCurve
+from tellers.errors import BudgetExhausted
 from tellers.privacy._clock import TICKS, Clock, ClockTable, potential
 from tellers.privacy._price import Item, Price
 
@@ -49,6 +50,42 @@ def test_a_clock_starts_as_high_as_delta_allows(epsilon, delta):
     assert clock.kappa * clock.events <= 0.0101 * delta
     assert potential(start / TICKS, epsilon) + clock.kappa * clock.events <= delta
     assert potential(start * 1.0001 / TICKS, epsilon) + clock.kappa * clock.events > delta
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 3.7e-4, 1e-2])
+def test_terms_for_fewer_events_leave_each_of_them_more(delta):
+    usual, before = Clock.for_delta(delta), math.inf
+    for n in (1, 50, 51, 4_000, 99_999, 10**7):
+        clock = Clock.for_events(delta, n)
+        assert min(n, usual.events) <= clock.events <= max(50, 2.5 * n)
+        assert usual.kappa <= clock.kappa <= before
+        before = clock.kappa
+        assert 0 < clock.kappa * clock.events <= 0.0201 * delta
+        start = clock.start(1.0, delta)
+        assert potential(start / TICKS, 1.0) + clock.kappa * clock.events <= delta
+
+
+def test_terms_go_by_the_price_of_a_query_and_are_enough_for_it():
+    budget, rate = Budget(1.0, 1e-5), 1e-3
+    item = Item((RdpCurve.zcdp(rate / 2),), ClockTable((0,), ((round(rate * TICKS),),), kappa=1e-12))
+    for n_labels in (1, 7):
+        price = n_labels * item.price()
+        sized = Accountant.by("clock", budget, price=price)
+        n = sized.n_affordable(price, 10**5)
+        assert n >= Accountant.by("clock", budget).n_affordable(price, 10**5) - 1
+        assert n * n_labels < sized.clock.events < 5 * n * n_labels
+    # Two events of each, as a check and an answer are, are counted; without a clock price terms are usual.
+    twice = Item(item.curves, ClockTable((0,), ((round(rate * TICKS),),), kappa=1e-12, events=2)).price()
+    once = Accountant.by("clock", budget, price=item.price()).clock.events
+    assert Accountant.by("clock", budget, price=twice).clock.events > once
+    assert Accountant.by("clock", budget, price=RdpCurve.zcdp(rate)) == Accountant.by("clock", budget)
+
+
+def test_a_clock_that_saw_all_its_events_says_so():
+    item = Item((RdpCurve.zcdp(1e-9),), ClockTable((0,), ((1,),), kappa=1e-12))
+    accountant = Accountant(Budget(1.0, 1e-5), clock=Clock(1e-12, 3))
+    with pytest.raises(BudgetExhausted, match=r"100\.00% of the clock .* is left, and 0 of its 3 events"):
+        accountant.require(3 * item.price(), item.price(), key="q")
 
 
 def one_by_one(table: ClockTable, left: int, n: int) -> tuple[int, int]:

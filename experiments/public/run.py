@@ -25,7 +25,6 @@ from typing import Any
 from tellers import Accountant, Budget, ConfidentBinary, ConfidentGNMax, GNMax, LNMax, RdpCurve, Unit
 from tellers.accounting.costs import gaussian_dp_epsilon
 from tellers.mechanisms.base import price_of
-from tellers.privacy._clock import Clock
 from tellers.privacy._price import Item, Price, itemised
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -33,7 +32,6 @@ import floor
 
 PLACE = Path(__file__).parent / "tables.md"
 DELTA = 1e-5
-CLOCK = Clock.for_delta(DELTA)
 LARGE = 100_000
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 SHARES = (0.0, 0.3, 0.7, 0.9)
@@ -124,7 +122,7 @@ def _many(price: Price, share: float, n: int) -> RdpCurve:
 
 def n_on_clock(price: Price, share: float, epsilon: float, most: int) -> int:
     """Return how many queries a ledger on a clock lets through, one after the other, with refunds."""
-    accountant = Accountant(Budget(epsilon, DELTA), clock=CLOCK)
+    accountant = Accountant.by("clock", Budget(epsilon, DELTA), price=price)
     if share == 0 or all(len(item.curves) == 1 for _, item, _ in price.terms):
         return accountant.n_affordable(price, most)
     zero = RdpCurve.zero()

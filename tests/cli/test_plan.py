@@ -126,7 +126,7 @@ def test_a_tested_batch_is_planned_for_so_many_queries(tellers):
     # What is pasted is a run that its budget pays for.
     config = parse_config(told["toml"])
     assert config.build_mechanism() == test
-    assert config.accountant.affords(0 * test.batch_price(unit, 200), test.batch_price(unit, 200))
+    assert config.accountant().affords(0 * test.batch_price(unit, 200), test.batch_price(unit, 200))
 
 
 def test_a_tested_batch_is_planned_for_an_epsilon_on_every_proxy(tellers, tmp_path):

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from tellers import Accountant, Budget, RdpCurve, SqliteLedger
-from tellers.errors import BudgetExhausted, Unsettled
+from tellers.errors import BudgetExhausted, LedgerConflict, Unsettled
+from tellers.ledger.opening import open_as_begun
 from tellers.privacy._clock import Clock, ClockTable
 from tellers.privacy._price import Item
 
@@ -75,6 +76,20 @@ def test_a_crash_between_reserve_and_settle_stays_charged(path):
             ledger.reserve("crashed 0", ITEM.price(), event=EVENT)
         assert ledger.spent.ticks == TABLE.dearest[1]
         ledger.verify()
+
+
+def test_a_ledger_keeps_its_terms_where_others_would_be_usual_today(path):
+    with SqliteLedger(path, ACCOUNTANT) as ledger:
+        ledger.reserve("one", ITEM.price(), event=EVENT)
+    other = Accountant(ACCOUNTANT.budget, clock=Clock(4e-9, 50))
+    with open_as_begun(path, other) as ledger:
+        assert ledger.accountant == ACCOUNTANT
+    for refused in (other, Accountant(ACCOUNTANT.budget)):
+        with pytest.raises(LedgerConflict):
+            SqliteLedger(path, refused)
+    for refused in (Accountant(ACCOUNTANT.budget), Accountant(Budget(2.0, 1e-5), clock=ACCOUNTANT.clock)):
+        with pytest.raises(LedgerConflict):
+            open_as_begun(path, refused)
 
 
 def test_two_programs_never_overspend_a_clock(path):

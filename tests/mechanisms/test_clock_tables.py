@@ -401,6 +401,11 @@ def test_a_budget_buys_more_on_a_clock():
     price = GNMax(sigma=40.0).price(Unit())
     bought = [on_clock(eps).n_affordable(price, 10**5) for eps in (0.5, 1, 2, 2.69, 4, 8)]
     assert bought == pytest.approx([22, 85, 307, 524, 1056, 3441], rel=0.01, abs=1)
+    by_price = [
+        Accountant.by("clock", Budget(eps, 1e-5), price=price).n_affordable(price, 10**5)
+        for eps in (0.5, 1, 2, 4)
+    ]
+    assert by_price == [23, 86, 309, 1061]  # with terms for so many: 20, 75, 269, 931 at a Rényi order
     assert smallest(price, 461) == pytest.approx(2.495, abs=0.01)
     assert smallest(LNMax(gamma=0.05).price(Unit()), 100) == pytest.approx(2.357, abs=0.03)
 

@@ -70,7 +70,11 @@ def test_a_clock_pays_for_more_and_every_place_says_the_same(study, capsys):
     result = read_result(study)
     by_renyi = Accountant(BUDGET).n_affordable(PRICE, 90)
     assert result.queries.stopped_by == "the budget"
-    assert by_renyi < result.queries.n_asked <= Accountant.by("clock", BUDGET).n_affordable(PRICE, 90)
+    assert (
+        by_renyi
+        < result.queries.n_asked
+        <= Accountant.by("clock", BUDGET, price=PRICE).n_affordable(PRICE, 90)
+    )
     with open_ledger(study / "ledger.db") as ledger:
         held, spent = ledger.accountant, ledger.spent
     assert held.rule == "clock"
@@ -170,19 +174,21 @@ def test_the_number_of_a_ledger_on_a_clock(tmp_path, capsys):
     paid = tellers(capsys, "account", *given, "--rule", "clock", "--budget", EPSILON)
     assert clock["renyi"] == plain["public"]
     assert clock["public"]["epsilon"] == clock["budget_needed"] < plain["public"]["epsilon"]
-    whole = Accountant.by("clock", Budget(clock["budget_needed"], DELTA))
+    whole = Accountant.by("clock", Budget(clock["budget_needed"], DELTA), price=PRICE)
     assert whole.n_affordable(PRICE, 60) == 60
     assert paid["public"]["epsilon"] == EPSILON
-    assert paid["queries_paid"] == Accountant.by("clock", BUDGET).n_affordable(PRICE, 60)
+    assert paid["queries_paid"] == Accountant.by("clock", BUDGET, price=PRICE).n_affordable(PRICE, 60)
     assert tellers(capsys, "account", *given, "--rule", "renyi", "--budget", EPSILON) == tellers(
         capsys, "account", *given, "--budget", EPSILON
     )
 
 
 def test_a_little_less_than_the_smallest_budget_does_not_pay():
-    needed = smallest_on_clock(30 * PRICE, DELTA).epsilon
-    for epsilon, n in ((needed, 30), ((1 - 1e-4) * needed, 29)):
-        assert Accountant.by("clock", Budget(epsilon, DELTA)).n_affordable(PRICE, 60) == n
+    for price in (None, PRICE):
+        needed = smallest_on_clock(30 * PRICE, DELTA, price=price).epsilon
+        for epsilon, n in ((needed, 30), ((1 - 1e-4) * needed, 29)):
+            accountant = Accountant.by("clock", Budget(epsilon, DELTA), price=price)
+            assert accountant.n_affordable(PRICE, 60) == n
 
 
 def test_the_planner_names_the_rule_that_gives_more(capsys):
@@ -201,7 +207,9 @@ def test_the_planner_names_the_rule_that_gives_more(capsys):
     ]
     given += ["--mechanism", "gnmax", "--sigma", SIGMA, "--json"]
     rules = tellers(capsys, *given)["rules"]
-    by = {rule: Accountant.by(rule, BUDGET).n_affordable(PRICE, 500) for rule in ("renyi", "clock")}
+    by = {
+        rule: Accountant.by(rule, BUDGET, price=PRICE).n_affordable(PRICE, 500) for rule in ("renyi", "clock")
+    }
     assert rules == {**by, "better": "clock"}
     assert "rules" not in tellers(capsys, *given, "--rule", "renyi")
     # Where the pool ends first, neither gives more, and less than the budget may be stated at a Rényi order.
@@ -216,7 +224,7 @@ def test_silence_is_expected_to_give_some_of_a_clock_back():
         compare_rules(mechanism, BUDGET, share=share, **how).n_clock for share in (1.0, 0.5)
     )
     price = price_of(mechanism, Unit(), n_teachers=20, n_classes=3)
-    assert abs(all_answered - Accountant.by("clock", BUDGET).n_affordable(price, 10_000)) <= 1
+    assert abs(all_answered - Accountant.by("clock", BUDGET, price=price).n_affordable(price, 10_000)) <= 1
     assert half >= all_answered
 
 

@@ -293,7 +293,7 @@ def on_a_clock(epsilon: float, delta: float, clock: Clock | None = None) -> Acco
     return Accountant(Budget(epsilon, delta), clock=clock or Clock.for_delta(delta))
 
 
-def epsilon_for(table: ClockTable, n: int, *, delta: float) -> float:
+def epsilon_for(table: ClockTable, n: int, *, delta: float, clock: Clock | None = None) -> float:
     """Return the epsilon of a budget on a clock that n questions of a table use up, to 1e-5 or so."""
     low, high = 0, TICKS
     while table.steps(high, n) is None:
@@ -301,7 +301,7 @@ def epsilon_for(table: ClockTable, n: int, *, delta: float) -> float:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if table.steps(middle, n) is None else (low, middle)
-    clock = Clock.for_delta(delta)
+    clock = clock or Clock.for_delta(delta)
     most = (delta - clock.events * clock.kappa) * (1 - 1e-9)
     below, above = 0.0, 10.0
     for _ in range(20):

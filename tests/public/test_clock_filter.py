@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tellers import Budget, MemoryLedger
+from tellers.privacy._clock import Clock
 
 from .adaptive_value import Grid, Value
 from .families import (
@@ -35,7 +36,7 @@ GRIDS = Grid(-6, 10, 0.04), Grid(-6, 10, 0.01)
 
 
 @lru_cache(maxsize=64)
-def asked(seed: int) -> Question:
+def asked(seed: int, kappa: float = KAPPA) -> Question:
     """Return one of many questions: small electorates and long races, noise from 2 to 8, coins, sums."""
     draw = np.random.default_rng([seed, 77])
     sigma, other = draw.uniform(2, 8, 2)
@@ -59,7 +60,7 @@ def asked(seed: int) -> Question:
     shares = (share, 1.0) if family.n_kinds == 2 else None
     if family.n_kinds == 2 and draw.random() < 0.5:
         shares = (1.0, share)
-    return question(family, solved(family, kappa=KAPPA, shares=shares))
+    return question(family, solved(family, kappa=kappa, shares=shares))
 
 
 def budgeted(draw, some, *, most, n_states=150):
@@ -107,6 +108,21 @@ def judged(seed, *, pool, most=5):
     return found if found <= 1 else above(Arithmetic(accountant, some), accountant.budget)
 
 
+def for_few_events(seed, most=5):
+    """Return the ratio of one random setting whose tables are made for the kappa of fifty events."""
+    draw = np.random.default_rng([seed, 5])
+    while True:
+        delta = float(f"1e-{draw.integers(3, 7)}")
+        clock, number = Clock.for_events(delta, 50), int(draw.integers(7))
+        one, n = asked(number, clock.kappa), int(draw.integers(2, most + 1))
+        epsilon = epsilon_for(one.price.terms[0][1].clock, n, delta=delta, clock=clock)
+        if 0.3 < epsilon < 4.0:
+            break
+    accountant = on_a_clock(epsilon, delta, clock)
+    assert accountant.table(one.price.terms[0][1]).kappa == clock.kappa > 1e-10
+    return above(Arithmetic(accountant, (one,), merge=accountant._start >> 12), accountant.budget)
+
+
 def on_books(seed, *, pool, form):
     """Return the ratio of one random setting on a real ledger: of its accounts, the worst."""
     draw = np.random.default_rng([seed, 3])
@@ -145,6 +161,11 @@ def test_no_attack_passes_the_budget_of_a_clock(seed):
     assert judged(seed, pool=7) <= 1
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_no_attack_passes_the_budget_of_a_clock_for_few_events(seed):
+    assert for_few_events(seed) <= 1
+
+
 @pytest.mark.parametrize("form", ["in flight", "batch", "two accounts"])
 @pytest.mark.parametrize("seed", range(2))
 def test_no_attack_passes_the_budget_of_a_ledger(form, seed):
@@ -156,6 +177,7 @@ def test_no_attack_passes_the_budget_of_a_ledger(form, seed):
 def test_no_attack_passes_the_budget_of_a_clock_in_many_settings(part):
     found = [judged(1000 * (part + 1) + n, pool=42) for n in range(50)]
     assert max(found) <= 1
+    assert max(for_few_events(1000 * (part + 1) + n) for n in range(5)) <= 1
     # Where no attack comes near the budget, nothing would be judged.
     assert max(found) > 0.9
 

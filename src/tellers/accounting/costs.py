@@ -503,10 +503,9 @@ def clock_cost(
     require_fraction(delta=delta)
     cast = votes if isinstance(votes, Votes) else kept(votes).votes
     n_queries, price = len(cast), price_of(mechanism, Unit(), **public_numbers(cast))
-    needed = smallest_on_clock(n_queries * price, delta).epsilon if n_queries else 0.0
-    accountant = Accountant.by(
-        "clock", Budget(needed or 1.0, delta) if budget is None else Budget(budget, delta)
-    )
+    needed = smallest_on_clock(n_queries * price, delta, price=price).epsilon if n_queries else 0.0
+    stated_at = (needed or 1.0) if budget is None else budget
+    accountant = Accountant.by("clock", Budget(stated_at, delta), price=price)
     n_paid = accountant.n_affordable(price, n_queries)
     stated = accountant.budget.epsilon if n_paid else 0.0
     return ClockCost(stated, delta, n_paid, needed, accountant.left(n_paid * price))

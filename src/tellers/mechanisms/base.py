@@ -92,11 +92,14 @@ def is_by_batch(mechanism: Any) -> bool:
     return hasattr(mechanism, "batch_price")
 
 
-def accountant_for(mechanism: Any, budget: Budget, rule: str = "renyi") -> Accountant:
+def accountant_for(
+    mechanism: Any, budget: Budget, rule: str = "renyi", *, price: RdpCurve | None = None
+) -> Accountant:
     """Return the arithmetic of a ledger that is opened for a mechanism.
 
     A mechanism whose price is meant for one Rényi order says so in `held_at`, and one that takes a part of
-    delta for a test in `test_delta`: both are fixed when the ledger is opened.
+    delta for a test in `test_delta`: both are fixed when the ledger is opened. So are the terms of a clock,
+    for which the `price` of a query is asked.
 
     >>> from tellers import GNMax
     >>> accountant_for(GNMax(40.0), Budget(1.0, 1e-5)) == Accountant(Budget(1.0, 1e-5))
@@ -109,7 +112,7 @@ def accountant_for(mechanism: Any, budget: Budget, rule: str = "renyi") -> Accou
             f'takes a part of delta, got "{rule}".'
         )
     if order is None and not for_tests:
-        return Accountant.by(rule, budget)
+        return Accountant.by(rule, budget, price=price)
     return Accountant(budget, order=order, for_tests=for_tests)
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..errors import BudgetExhausted, require_fraction, require_positive
-from ._clock import Clock, ClockTable
+from ._clock import TICKS, Clock, ClockTable
 from ._price import Item, Price, delta_of, itemised
 from .rdp import DEFAULT_ORDERS, Floats, RdpCurve
 
@@ -102,15 +102,24 @@ class Accountant:
                 )
 
     @classmethod
-    def by(cls, rule: str, budget: Budget) -> "Accountant":
+    def by(cls, rule: str, budget: Budget, *, price: RdpCurve | None = None) -> "Accountant":
         """Return the accountant of a new budget by a rule, on its usual terms.
 
-        >>> Accountant.by("clock", Budget(epsilon=1.0, delta=1e-5)).rule
-        'clock'
+        With the price of a query a clock has terms for as many events as such queries need, and half as many
+        again: where that is a few hundred, the budget pays for up to a tenth more of them.
+
+        >>> Accountant.by("clock", Budget(epsilon=1.0, delta=1e-5)).clock.events
+        100000
+        >>> one = Item((RdpCurve.zcdp(0.01),), ClockTable((0,), ((2**33,),), kappa=1e-12)).price()
+        >>> Accountant.by("clock", Budget(epsilon=1.0, delta=1e-5), price=one).clock.events
+        50
         """
         if rule not in RULES:
             raise ValueError(f"Expected a rule, {' or '.join(RULES)}, got {rule!r}.")
-        return cls(budget, clock=Clock.for_delta(budget.delta)) if rule == "clock" else cls(budget)
+        if rule != "clock":
+            return cls(budget)
+        usual = Clock.for_delta(budget.delta)
+        return cls(budget, clock=usual if price is None else _fitting(usual, budget, itemised(price)))
 
     @classmethod
     def held(cls, budget: Budget, order: float) -> "Accountant":
@@ -241,8 +250,7 @@ class Accountant:
         left = self._left_on_clock(before)
         if left is None:
             return None
-        events, returned = self.clock.events - before.events, []
-        events -= sum(n * self.table(item).events for n, item, _ in before.terms)
+        events, returned = self._events_left(before), []
         level, n_before = left, events
         for n, item, _ in bill.terms:
             table = self.table(item)
@@ -254,6 +262,16 @@ class Accountant:
             kinds = tuple(min(table.dearest[at] - row[at] for at, _ in steps) for row in table.prices)
             returned.append((item.key, n, kinds, min(table.dearest[at] for at, _ in steps)))
         return None if events < 0 else Debit(level - left, n_before - events, tuple(returned))
+
+    def _events_left(self, spent: RdpCurve) -> int:
+        """Return how many events the clock may still see."""
+        assert self.clock is not None
+        before = itemised(spent)
+        return (
+            self.clock.events
+            - before.events
+            - sum(n * self.table(item).events for n, item, _ in before.terms)
+        )
 
     def _left_on_clock(self, spent: Price) -> int | None:
         """Return the ticks left after what was spent, in whatever order, or None where it does not fit."""
@@ -329,7 +347,8 @@ class Accountant:
                 whose = "the budget" if account is None else f"account {account!r}"
                 said = (
                     f"Query {key!r} does not fit: {self.left(spent):.2%} of the clock of {whose}, epsilon "
-                    f"{self.budget.epsilon}, is left."
+                    f"{self.budget.epsilon}, is left, and {self._events_left(spent):,} of its "
+                    f"{self.clock.events:,} events."
                 )
             elif not self._affords_delta(spent, price):
                 after = delta_of(spent) + delta_of(price)
@@ -433,10 +452,28 @@ def _started(clock: Clock, budget: Budget) -> int:
     return clock.start(budget.epsilon, budget.delta)
 
 
-def smallest_on_clock(cost: RdpCurve, delta: float) -> Budget:
+def _fitting(usual: Clock, budget: Budget, price: Price) -> Clock:
+    """Return the terms for as many events as a budget can pay for at this price, and half as many again."""
+    if not price.terms or price.orders[0] > 2 or any(item.clock is None for _, item, _ in price.terms):
+        return usual
+    # What is lost to a query at a full clock, about: twice its divergence at the smallest order.
+    least = sum(n * min(curve.values[0] for curve in item.curves) for n, item, _ in price.terms)
+    if least <= 0:
+        return usual
+    n_queries = _started(usual, budget) / TICKS / (2 * float(least) / price.orders[0])
+    wanted = 1.5 * n_queries * sum(n for n, _, _ in price.terms)
+    clock = Clock.for_events(budget.delta, wanted)
+    tables = [(n, item.table(clock.kappa)) for n, item, _ in price.terms]
+    n_events = sum(n * table.events for n, table in tables if table is not None)
+    return Clock.for_events(budget.delta, 1.5 * n_queries * n_events)
+
+
+def smallest_on_clock(cost: RdpCurve, delta: float, *, price: RdpCurve | None = None) -> Budget:
     """Return the budget from which on a ledger on a clock can pay this cost, to a part in a million.
 
-    Guarantee: an `Accountant` of this budget, held on a clock, affords the cost.
+    With the price of a query its terms are those that `Accountant.by` has for such queries.
+
+    Guarantee: an `Accountant` of this budget, held on a clock by `Accountant.by`, affords the cost.
     Assumes:   every item of the cost has a clock price.
     Reference: see `Clock.start`: a larger epsilon begins with more ticks.
 
@@ -445,17 +482,21 @@ def smallest_on_clock(cost: RdpCurve, delta: float) -> Budget:
     >>> Accountant.by("clock", needed).n_affordable(item.price(), 100)
     9
     """
-    nothing, low, high = RdpCurve.zero(cost.orders), 0.0, 1.0
+    nothing, low, high = RdpCurve.zero(cost.orders), 0.0, max(cost.epsilon(delta), 1e-3)
 
     def affords(epsilon: float) -> bool:
-        return Accountant.by("clock", Budget(epsilon, delta)).affords(nothing, cost)
+        return Accountant.by("clock", Budget(epsilon, delta), price=price).affords(nothing, cost)
 
     while not affords(high):
-        low, high = high, 2 * high
+        low, high = high, 1.1 * high
         if high > 1e6:
             raise ValueError(
                 "Expected a cost that a clock can pay, got more events than it has in it. Take Rényi's rule."
             )
+    # A clock mostly asks for a little less than the Rényi epsilon.
+    near = 0.8 * high
+    if low == 0 and not affords(near):
+        low = near
     while high - low > 1e-6 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if affords(middle) else (middle, high)

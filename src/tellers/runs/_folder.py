@@ -21,7 +21,7 @@ from ..data.dataset import count_copies
 from ..errors import BudgetExhausted, LedgerConflict
 from ..ledger._chain import ChainedLedger
 from ..ledger.base import require_no_groups
-from ..ledger.opening import is_url, open_ledger
+from ..ledger.opening import is_url, open_as_begun
 from ..mechanisms.base import accountant_for, is_by_batch, price_of
 from ..privacy._files import write_whole
 from ..privacy._price import delta_of
@@ -164,9 +164,9 @@ def require_one_question(config: RunConfig) -> None:
     # A budget is held at one order, so a little more than the price at its best order may be needed.
     needed = max(price.epsilon(delta - delta_of(price)), config.budget.epsilon)
     nothing = RdpCurve.zero()
-    while math.isfinite(needed) and not accountant_for(first, Budget(needed, delta), rule).affords(
-        nothing, price
-    ):
+    while math.isfinite(needed) and not accountant_for(
+        first, Budget(needed, delta), rule, price=price
+    ).affords(nothing, price):
         needed *= 1.01
     what = "One batch" if is_by_batch(first) else "One question"
     raise BudgetExhausted(
@@ -200,7 +200,7 @@ def knows_less(config: RunConfig) -> bool:
 def can_pay(config: RunConfig, price: RdpCurve) -> bool:
     """Say whether the budget pays for a price, or refuse one that its rule has no price of."""
     try:
-        return config.accountant.affords(RdpCurve.zero(), price)
+        return config.accountant(price).affords(RdpCurve.zero(), price)
     except ValueError as error:
         name = type(config.build_mechanism()).__name__
         raise ValueError(
@@ -357,7 +357,10 @@ def open_books(
             '"private", got one elsewhere. How many queries it holds then depends on votes, and nobody else '
             "may count on it."
         )
-    ledger = open_as_begun(place, config.accountant)
+    counts = known or public_counts(config)
+    # A clock begins with terms for the queries that it is to pay for.
+    asked = first_price(config, **counts) if config.budget.rule == "clock" else None
+    ledger = open_as_begun(place, config.accountant(asked))
     try:
         accountant = _fitting(ledger, config)
         if assignment is not None and assignment.plan is not None:
@@ -368,7 +371,7 @@ def open_books(
         if assignment is not None:
             require_no_groups(ledger)
         if ledger.asked(f"{folder.key}/0") is None:
-            price = first_price(config, **(known or public_counts(config)))
+            price = first_price(config, **counts)
             can_pay(config, price)
             accountant.require(ledger.spent, price, key=f"{folder.key}/0")
     except LedgerConflict as error:
@@ -391,36 +394,9 @@ def require_left(config: RunConfig, folder: RunFolder, *, ledger: str) -> None:
         return
     if knows_less(config):
         return
-    with open_as_begun(ledger, config.accountant) as books:
-        _fitting(books, config).require(
-            books.spent, first_price(config, **public_counts(config)), key="the first of this student"
-        )
-
-
-def open_as_begun(where: str | Path, accountant: Accountant) -> ChainedLedger:
-    """Open a ledger, or begin it; one that is held at another Rényi order, or for tests, keeps its terms.
-
-    They were fixed before its first release, so whatever is asked now is held by them too: gnmax after a
-    batch that failed its test, say.
-
-    >>> import tempfile
-    >>> place = Path(tempfile.mkdtemp()) / "books.db"
-    >>> open_as_begun(place, Accountant(Budget(2.0, 1e-5), order=8.0, for_tests=1e-6)).close()
-    >>> open_as_begun(place, Accountant(Budget(2.0, 1e-5))).accountant.held_at
-    8.0
-    """
-    try:
-        return open_ledger(where, accountant)
-    except LedgerConflict as refusal:
-        try:
-            found = open_ledger(where)
-        except (LedgerConflict, OSError, ValueError):
-            raise refusal from None
-        held = found.accountant
-        if (held.budget, held.rule, accountant.rule) == (accountant.budget, "renyi", "renyi"):
-            return found
-        found.close()
-        raise
+    price = first_price(config, **public_counts(config))
+    with open_as_begun(ledger, config.accountant(price)) as books:
+        _fitting(books, config).require(books.spent, price, key="the first of this student")
 
 
 def _fitting(ledger: ChainedLedger, config: RunConfig) -> Accountant:

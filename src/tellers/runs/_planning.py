@@ -25,7 +25,6 @@ from ..accounting.plan_multilabel import (
 from ..accounting.plan_tested import TestPlan, plan_most_tested, plan_test
 from ..errors import MissingExtra
 from ..mechanisms.base import is_by_batch, price_of
-from ..privacy._clock import Clock
 from ..privacy._price import itemised
 from ..privacy.budget import Accountant, Budget
 from ..privacy.votes import Unit, kept
@@ -297,14 +296,15 @@ def compare_rules(
     if n_renyi >= n_public:
         return RulesCompared(n_renyi, n_renyi, n_renyi * share, n_renyi * share)
     price = itemised(price_of(mechanism, Unit(), n_teachers=n_teachers, n_classes=n_classes))
-    held = Accountant.by("clock", budget)
+    held = Accountant.by("clock", budget, price=price)
     try:
         tables = [(times, held.table(item)) for times, item, _ in price.terms]
     except ValueError:
         return None
     if len(tables) == 1 and tables[0][0] == 1 and len(tables[0][1].prices) == 2:
+        assert held.clock is not None
         n_clock = _expected_steps(
-            tables[0][1], Clock.for_delta(budget.delta).start(budget.epsilon, budget.delta), share, n_public
+            tables[0][1], held.clock.start(budget.epsilon, budget.delta), share, n_public
         )
     else:
         n_clock = held.n_affordable(price, n_public)

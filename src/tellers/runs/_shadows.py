@@ -22,7 +22,7 @@ from ..teachers.ensemble import train_ensemble
 from ..teachers.partitions import Partition
 from ..teachers.pool import VotedPool
 from ..teachers.store import read_votes
-from ._folder import RunFolder, make_teacher, require_able
+from ._folder import RunFolder, first_price, make_teacher, public_counts, require_able
 from ._tables import Tables, deal_rows, digest, read_tables
 from ._voting import Spending, ask_by_settings, counts_of
 from .labelling import guaranteed_epsilon, most_expected, pool_order
@@ -164,8 +164,10 @@ def _lay(
 
 def _shadow(config: RunConfig, tables: Tables, votes: Votes, source: Noise) -> tuple[Any, float]:
     """Return the student of one run from the votes on, None where none came of it, and the run's claim."""
-    asking, accountant = config.queries, config.accountant
-    mechanism, ledger = config.build_mechanism(), MemoryLedger(accountant, allow_seeded=True)
+    asking, mechanism = config.queries, config.build_mechanism()
+    price = first_price(config, **public_counts(config, tables)) if config.budget.rule == "clock" else None
+    accountant = config.accountant(price)
+    ledger = MemoryLedger(accountant, allow_seeded=True)
     most = getattr(mechanism, "n_queries", min(asking.n_queries or len(tables.pool), len(tables.pool)))
     room = Room(VotedPool(votes), mechanism, ledger, source)
     labels = ask_by_settings(config, tables, room, n_queries=most, batch=asking.batch)

@@ -363,7 +363,7 @@ def release_labels(voting: Voting, votes: Votes, ledger: Ledger) -> tuple[Labels
         progress=partial(voting.show, "labels"),
     )  # fmt: skip
     spending = spent_on(
-        ledger, assignment, getattr(ledger, "accountant", config.accountant), key=key, most=most,
+        ledger, assignment, getattr(ledger, "accountant", None) or config.accountant(), key=key, most=most,
         counts=counts_of(votes), used=[mechanism, warm_up], note=note, after_fail=asking.after_fail,
         is_over=labels.stopped_by == "the budget",
     )  # fmt: skip

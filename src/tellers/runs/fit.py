@@ -28,9 +28,11 @@ from ..data.metrics import LabelMetrics
 from ..errors import BudgetExhausted, require_count
 from ..ledger.base import Ledger, open_group_accounts, require_no_groups
 from ..ledger.memory import MemoryLedger
+from ..ledger.opening import open_as_begun
 from ..ledger.sqlite import SqliteLedger
 from ..mechanisms.base import Mechanism, accountant_for, price_of
 from ..privacy import noise
+from ..privacy._clock import Clock
 from ..privacy._files import write_whole
 from ..privacy._price import delta_of
 from ..privacy.budget import Accountant, Budget, clock_words
@@ -352,7 +354,8 @@ def open_books(
     """Open the ledger of a fit, with an account for every group of people."""
     opened: Any = nullcontext(ledger)
     if isinstance(ledger, (str, PathLike)):
-        opened = SqliteLedger(ledger, accountant)
+        # The terms of a clock go by a price; a ledger that is there keeps its own.
+        opened = (SqliteLedger if accountant.clock is None else open_as_begun)(ledger, accountant)
     elif ledger is None:
         opened = nullcontext(MemoryLedger(accountant, allow_seeded=allow_seeded))
     with opened as books:
@@ -582,25 +585,29 @@ class Fitting:
         agreed = agreed_budget(self.budget, self.ledger)
         delta = _DELTA if agreed is None else agreed.budget.delta
         assignment, plain = self._assigned(y, budgets, delta=delta, saves=not is_open, seed=split, **owners)
-        usual = Budget(NO_LIMIT if is_open else usual_epsilon(assignment), _DELTA)
-        accountant = agreed or Accountant(usual)
+        accountant = agreed or Accountant(Budget(NO_LIMIT if is_open else usual_epsilon(assignment), _DELTA))
         budget = accountant.budget
-        if getattr(self.ledger, "accountant", None) is None and accountant.order is None:
-            accountant = accountant_for(plain, budget, accountant.rule)
         if accountant.clock is not None and assignment.consent is not None:
             raise ValueError(
                 "Expected a budget held by Rényi divergence with budgets per person, got one on a clock, "
                 "which has no largest of several prices for the data to be charged. Leave out the rule."
             )
-        self._tell_assignment(assignment, plain, n_rows=len(X), n_public=len(pool))
+        price = None
         if accountant.clock is not None and not self._is_sum:
             space, known = self._space(), {"n_teachers": len(assignment.partition)}
             if space.kind == OneOf.kind:
                 known["n_classes"] = space.n_answers
+            price = price_of(plain, Unit(), **known)
+        usual = accountant.clock in (None, Clock.for_delta(budget.delta))
+        if getattr(self.ledger, "accountant", None) is None and accountant.order is None and usual:
+            accountant = accountant_for(plain, budget, accountant.rule, price=price)
+        self._tell_assignment(assignment, plain, n_rows=len(X), n_public=len(pool))
+        if price is not None:
             # A mechanism without a clock price is refused before hours of training too.
-            accountant.affords(RdpCurve.zero(), price_of(plain, Unit(), **known))
+            accountant.affords(RdpCurve.zero(), price)
         # Opened before hours of training: a ledger with another budget is refused now.
         with open_books(self.ledger, accountant, allow_seeded=seeded, consent=assignment.consent) as ledger:
+            accountant = getattr(ledger, "accountant", None) or accountant
             if self._is_sum:
                 source, seeds = noise.seeded(draw) if seeded else noise.secure(), (teach, learn)
                 key = f"{name}/{sum_question(self._sums, pool)}"

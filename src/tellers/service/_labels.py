@@ -41,7 +41,7 @@ class LabelService:
             self.served.ensemble, self.served.mechanism, self.ledger, self.noise, later=self._seal,
             plan=self.served.plan, exhausted_leave=self.served.leave,
         )  # fmt: skip
-        self.accountant = self.served.accountant
+        self.accountant = self.ledger.accountant
         self.price = self.room.price(1)
         plan = self.served.plan
         self.mechanism = self.served.mechanism if plan is None else plan.mechanism

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from ..errors import LedgerConflict
 from ..ledger._chain import ChainedLedger
 from ..ledger.base import AccountState, Ledger, open_group_accounts, require_no_groups
-from ..ledger.opening import is_url, open_ledger
+from ..ledger.opening import is_url, open_as_begun
 from ..ledger.vault import Vault, read_key
 from ..mechanisms.base import Mechanism
 from ..privacy.budget import Accountant, Budget
@@ -158,7 +158,7 @@ def open_service_ledger(
     """Open the ledger at a path or a database's address, or begin it with this budget, held as it says."""
     which = {"name": name} if is_url(place) else {}
     held = budget if isinstance(budget, Accountant) else Accountant(budget)
-    return open_ledger(place, held, timeout=timeout, vault=vault, **which)
+    return open_as_begun(place, held, timeout=timeout, vault=vault, **which)
 
 
 _AGAIN = "Take the plan.json of the run whose teachers vote here, or restore it from a backup."

@@ -63,7 +63,7 @@ class Served:
     @property
     def accountant(self) -> Accountant:
         """Return the arithmetic of the budget, by the rule of its ledger."""
-        return Accountant.by(self.rule, self.budget)
+        return Accountant.by(self.rule, self.budget, price=self.price if self.rule == "clock" else None)
 
     @property
     def price(self) -> RdpCurve:

@@ -54,6 +54,7 @@ def _known_model(value: str) -> str:
 Model = Annotated[Text, AfterValidator(_known_model)]
 if TYPE_CHECKING:
     from ...privacy.budget import Accountant
+    from ...privacy.rdp import RdpCurve
 
     DataName = str
     KindName = str
@@ -809,17 +810,16 @@ Every option is here with its default; lines that begin with # are comments."""
         """
         return self.warm_up() or self.build_mechanism()
 
-    @property
-    def accountant(self) -> "Accountant":
-        """Return the arithmetic of the budget, by its rule and as the mechanism asks for.
+    def accountant(self, price: "RdpCurve | None" = None) -> "Accountant":
+        """Return the arithmetic of the budget, by its rule and as the mechanism and its price ask for.
 
-        >>> RunConfig().accountant.rule
+        >>> RunConfig().accountant().rule
         'renyi'
         """
         from ...privacy.budget import Budget
 
         budget = Budget(self.budget.epsilon, self.budget.delta)
-        return accountant_for(self.first_mechanism(), budget, self.budget.rule)
+        return accountant_for(self.first_mechanism(), budget, self.budget.rule, price=price)
 
     def warm_up(self) -> Mechanism | None:
         """Return the mechanism of the first queries before one that hears the student, or None.
