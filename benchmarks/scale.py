@@ -26,16 +26,29 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
-from tellers import Budget, ConfidentGNMax, GNMax, LabelVotes, Tau, Unit, Votes
+from tellers import (
+    Budget,
+    ConfidentBinary,
+    ConfidentGNMax,
+    GNMax,
+    LabelVotes,
+    LNMax,
+    Tau,
+    Unit,
+    Votes,
+)  # fmt: skip
 from tellers.accounting import Consensus, exact_cost, exact_cost_of_parts
 from tellers.accounting.exact import query_costs, teacher_costs_of_parts
+from tellers.mechanisms._clock import kept
 from tellers.mechanisms.base import price_of
 from tellers.privacy import DEFAULT_ORDERS, Accountant, RdpCurve
+from tellers.privacy._price import Price, itemised
 from tellers.privacy.noise import secure
 from tellers.teachers import StoredVotes, VoteWriter, stored_votes
 
@@ -170,6 +183,7 @@ def growing() -> Iterator[Row]:
     for n in (100, 10_000, 1_000_000):
         seconds = cpu_seconds(repeated(partial(accountant.affords, n * price, price), 500)) / 500
         yield "`affords`, Rényi rule", f"{n:,} queries before", seconds
+    yield from clocks()
     exact_cost(GNMax(40.0), agreeing(250, N_CLASSES, 50))  # what is made once
     for n in (1000, 10_000, 100_000):
         votes = agreeing(250, N_CLASSES, n)
@@ -202,6 +216,34 @@ def growing() -> Iterator[Row]:
     for sigma in (4, 40, 400, 2000, 4000):
         seconds = cpu_seconds(partial(draw, sigma, 200_000)) / 200_000
         yield "secure noise, one of 200,000 draws", f"sigma {sigma:,}", seconds
+
+
+def clocks() -> Iterator[Row]:
+    """Yield what tables of a clock take: worked out once, read from disk later, and asked."""
+    sizes: list[tuple[str, Any, dict[str, int]]] = []
+    for n in (250, 1000, 5000):
+        known = {"n_teachers": n, "n_classes": N_CLASSES}
+        sizes += [(f"{n:,} teachers", each, known)
+                  for each in (GNMax(0.16 * n), LNMax(12.5 / n), ConfidentGNMax(0.16 * n, 0.8 * n, 0.6 * n),
+                               ConfidentBinary(0.16 * n, 1, 0.8 * n, 0.6 * n))]  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TELLERS_CACHE"] = folder
+        items = [(size, each, itemised(price_of(each, Unit(), **known)).terms[0][1])
+                 for size, each, known in sizes]  # fmt: skip
+        for words in ("worked out", "read from disk"):
+            for size, each, item in items:
+                kept.cache_clear()
+                seconds = cpu_seconds(partial(item.table, 1e-12), repeat=1)
+                yield f"table of a clock, {type(each).__name__}, {words}", size, seconds
+        accountant = Accountant.by("clock", Budget(epsilon=100.0, delta=1e-6))
+        one = items[0][2].price()
+        for n in (100, 10_000):
+            debit = accountant.debit(RdpCurve.zero(), n * one)
+            assert debit is not None
+            before = Price(one.orders, (n * one).values, (), debit.ticks, debit.events)
+            seconds = cpu_seconds(repeated(partial(accountant.affords, before, one), 500)) / 500
+            yield "`affords`, clock", f"{n:,} queries before", seconds
+        del os.environ["TELLERS_CACHE"]
 
 
 def repeated(work: Callable[[], object], n: int) -> Callable[[], object]:

@@ -209,7 +209,13 @@ class Accountant:
         return delta_of(spent) + delta_of(price) <= self.for_tests * (1 + 1e-12)
 
     def _affords_value(self, spent: RdpCurve, price: RdpCurve) -> bool:
-        return self._held(spent + price).epsilon(self._converted.delta) <= self.budget.epsilon
+        return self._after(spent, price).epsilon(self._converted.delta) <= self.budget.epsilon
+
+    def _after(self, spent: RdpCurve, price: RdpCurve) -> RdpCurve:
+        """Return what would be spent, at the order of the budget alone: no other is looked at."""
+        if spent.orders is not price.orders and not np.array_equal(spent.orders, price.orders):
+            return spent + price  # which refuses other grids
+        return self._held(spent) + self._held(price)
 
     def debit(self, spent: RdpCurve, price: RdpCurve) -> "Debit | None":
         """Return what a price turns the clock down by, after what was spent, or None where it does not fit.
@@ -366,7 +372,7 @@ class Accountant:
                         f"tests that take {after:.3g} need an account with a delta of {least:.3g}."
                     )
             else:
-                after = self._held(spent + price).epsilon(self._converted.delta)
+                after = self._after(spent, price).epsilon(self._converted.delta)
                 whose = f"epsilon to {after:.4g}, past the budget"
                 if account is not None:
                     whose = f"account {account!r} to epsilon {after:.4g}, past its budget"
@@ -542,5 +548,6 @@ def _most(orders: Floats, budget: Budget) -> Floats:
     return np.maximum(most, -math.log1p(-(budget.delta**2)))
 
 
+@lru_cache(maxsize=256)
 def _best_order(budget: Budget) -> float:
     return float(DEFAULT_ORDERS[np.argmax(_most(DEFAULT_ORDERS, budget) / DEFAULT_ORDERS)])
