@@ -1,7 +1,7 @@
 """How a ledger writes prices: every item once, and bills that name items and how many."""
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,10 @@ class Bills:
     def booked(self, price: RdpCurve) -> Price:
         """Return a price in the items of this ledger; those that are new are worked out now."""
         bill = itemised(price)
+        named = Price.of(bill.terms, like=price)
+        if bill.ticks or bill.events or np.any(bill.values > named.values * (1 + 1e-9)):
+            # It costs more than the items it names: what was spent before is in it, and is paid again.
+            bill = replace(itemised(RdpCurve(bill.orders, bill.values)), delta=bill.delta)
         if self.schema < BILLS:
             # Old ledgers have no place for a delta of its own, and nothing that pays for it.
             return (

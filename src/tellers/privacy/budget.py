@@ -236,7 +236,12 @@ class Accountant:
                 "for a test. What it costs is known at one Rényi order alone: hold the budget by Rényi "
                 "divergence, Accountant(budget, order=..., for_tests=...)."
             )
-        if before.delta or bill.ticks:
+        if bill.ticks or bill.events:
+            raise ValueError(
+                "Expected the price of questions on a clock, got what one was turned down by already: how "
+                "much that takes of another clock is not known. Ask for the price of the same questions."
+            )
+        if before.delta:
             return None
         left = self._left_on_clock(before)
         if left is None:

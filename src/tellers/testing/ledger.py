@@ -370,6 +370,10 @@ def _check_settling(make_ledger: MakeLedger) -> None:
             "Expected `asked` to return the event of a key on the books, and None for another.",
         )
         ledger.settle(ticket, outcome())
+        with make_ledger("carried over", ACCOUNTANT) as other:
+            other.reserve("before", ledger.spent, event=EVENT)
+            other.reserve("q0", ledger.spent + ONE, event=EVENT)
+            require_spent(other, 3 * ONE, "after what another ledger spent was reserved, alone and in a sum")
         require(ledger.asked("q0") == EVENT, "Expected `asked` to return the event of a settled key too.")
         require_spent(ledger, ONE, "after settling for less: what was not used flows back")
         require_refused(LedgerConflict, "a second settlement", ledger.settle, ticket, outcome(0 * ONE, 4))
