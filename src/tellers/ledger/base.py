@@ -225,10 +225,9 @@ def require_account(name: object, budget: object, *, beside: Accountant | None =
     if not isinstance(budget, Budget):
         raise TypeError(f"Expected a Budget for account {name!r}, got {type(budget).__name__}.")
     try:
-        if beside is None or beside.clock is None:
-            Accountant(budget, order=Accountant(budget).held_at)
-        else:
-            beside.beside(budget)
+        held = Accountant(budget) if beside is None else beside.beside(budget)
+        if held.clock is None:
+            Accountant(budget, order=held.held_at, for_tests=held.for_tests)
     except ValueError:
         # Written down, it could not be read again, and neither could anything after it.
         raise ValueError(
