@@ -121,7 +121,9 @@ class Bills:
     def _note(self, item: Item) -> str:
         body: dict[str, Any] = {"kinds": [write_curve(curve) for curve in item.curves]}
         if self.accountant.clock is not None:
-            body["clock"] = self.accountant.table(item).to_json()
+            # What came out may have no table. It is written down all the same, and gives nothing back.
+            table = item.table(self.accountant.clock.kappa)
+            body |= {} if table is None else {"clock": table.to_json()}
         name = _name(body)
         self._said[name] = body
         self._names[item.key] = name

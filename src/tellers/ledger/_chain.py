@@ -193,7 +193,13 @@ class LedgerState:
             return debit.ticks - back
         reserved = self.pending[key].reserved if account is None else self.pending[key].also[account].reserved
         kept = bool((used.values <= reserved.values * (1 + 1e-9)).all())
-        return debit.ticks if kept and delta_of(used) <= delta_of(reserved) else _ALL_TICKS
+        kept = kept and delta_of(used) <= delta_of(reserved) and debit.covers(used, self._kappa)
+        return debit.ticks if kept else _ALL_TICKS
+
+    @property
+    def _kappa(self) -> float:
+        clock = self.bills.accountant.clock
+        return 0.0 if clock is None else clock.kappa
 
     def also(
         self, body: dict[str, Any], main: Price, ticks: int | None

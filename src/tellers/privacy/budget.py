@@ -258,7 +258,7 @@ class Accountant:
             events -= n * table.events
             kinds = tuple(min(table.dearest[at] - row[at] for at, _ in steps) for row in table.prices)
             returned.append((item.key, n, kinds, min(table.dearest[at] for at, _ in steps)))
-        return None if events < 0 else Debit(level - left, n_before - events, tuple(returned))
+        return None if events < 0 else Debit(level - left, n_before - events, tuple(returned), level=left)
 
     def _left_on_clock(self, spent: Price) -> int | None:
         """Return the ticks left after what was spent, in whatever order, or None where it does not fit."""
@@ -411,6 +411,25 @@ class Debit:
     events: int
     # Of every item: its key, how many, what a kind gives back at least, and one that was not asked.
     items: tuple[tuple[tuple[object, ...], int, tuple[int, ...], int], ...]
+    level: int = 0  # what was left after it
+
+    def covers(self, used: Price, kappa: float) -> bool:
+        """Return whether what was turned down pays for other items too, at the level after it.
+
+        An item without a table is not judged here: what it costs on a clock is not known.
+
+        >>> item = Item((RdpCurve.zcdp(0.01),), ClockTable((0,), ((40,),), kappa=1e-12))
+        >>> paid = Debit(100, 2, ())
+        >>> paid.covers(2 * item.price(), 1e-12), paid.covers(3 * item.price(), 1e-12)
+        (True, False)
+        """
+        tables = [(n, item.table(kappa)) for n, item, _ in used.terms]
+        known = [(n, table) for n, table in tables if table is not None]
+        return (
+            all(table.kappa <= kappa for _, table in known)
+            and sum(n * table.dearest_at(self.level) for n, table in known) <= self.ticks
+            and sum(n * table.events for n, table in known) <= self.events
+        )
 
     def returned(self, used: Iterable[tuple[tuple[object, ...], int, int | None]]) -> int | None:
         """Return the ticks that these outcomes give back, or None where more came out than was paid for.
