@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from ..errors import LedgerConflict
+from ..errors import BudgetExhausted, LedgerConflict
 from ..privacy._price import Price, delta_of, itemised
 from ..privacy.budget import Accountant, Budget, Debit
 from ..privacy.rdp import DEFAULT_ORDERS, RdpCurve
@@ -145,7 +145,10 @@ class LedgerState:
         line.require_follows(self.head)
         try:
             self._read(line.kind, line.key, json.loads(line.body))
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, IndexError):
+        except (
+            BudgetExhausted, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError,
+            IndexError,
+        ):  # fmt: skip
             raise LedgerConflict(
                 f"Line {line.number} of the ledger, {line.kind!r}, does not make sense there. "
                 "A newer version of tellers may have written it: update, or restore the file."
@@ -175,10 +178,20 @@ class LedgerState:
     def accountant(self, account: str | None) -> Accountant:
         return self.bills.accountant if account is None else self.accountants[account]
 
-    def debit(self, account: str | None, price: Price) -> Debit | None:
-        """Return what a price turns the clock of an account down by, or None where it has no clock."""
+    def debit(self, account: str | None, price: Price, *, key: str) -> Debit | None:
+        """Return what a price turns the clock of an account down by, or None where it has no clock.
+
+        What is past the clock is refused here again: the order in which a bill has its items may be another
+        than that of the price that was asked for.
+        """
         accountant = self.accountant(account)
-        return None if accountant.clock is None else accountant.debit(self._spent_by(account), price)
+        if accountant.clock is None:
+            return None
+        spent = self._spent_by(account)
+        found = accountant.debit(spent, price)
+        if found is None:
+            accountant.require(spent, price, key=key, account=account)
+        return found
 
     def charged_ticks(self, key: str, account: str | None, used: Price) -> int | None:
         """Return what a settled question turned the clock down by; without a clock None.
@@ -249,7 +262,7 @@ class LedgerState:
             raise ValueError(key)
         paid: dict[str | None, Price] = {}
         for account, (curve, turned) in _paying((price, ticks), named):
-            debit = self.debit(account, curve)
+            debit = self.debit(account, curve, key=key)
             if turned != (None if debit is None else debit.ticks):
                 raise ValueError("Expected the ticks that the price takes at what was left.")
             if debit is not None:
@@ -401,7 +414,7 @@ class ChainedLedger(ABC):
             require_affordable(key, named, accounts=states)
             bills = state.bills
             booked = {account: bills.booked(each) for account, each in _paying(price, named)}
-            debits = {account: state.debit(account, each) for account, each in booked.items()}
+            debits = {account: state.debit(account, each, key=key) for account, each in booked.items()}
             ticks = {account: None if debit is None else debit.ticks for account, debit in debits.items()}
             # Two who ask the same at once would write the same line, and one whose commit was lost would take
             # the other's for its own: no two reservations have the same mark.
