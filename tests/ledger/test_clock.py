@@ -1,12 +1,15 @@
 """A ledger on a clock in one file: what a crash leaves charged, and what two programs may spend together."""
 
 import json
+import sqlite3
 import sys
+from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
-from tellers import Accountant, Budget, RdpCurve, SqliteLedger
-from tellers.errors import BudgetExhausted, Unsettled
+from tellers import Accountant, Budget, Cost, MemoryLedger, RdpCurve, Release, SqliteLedger
+from tellers.errors import BudgetExhausted, LedgerConflict, Unsettled
 from tellers.privacy._clock import Clock, ClockTable
 from tellers.privacy._price import Item
 
@@ -101,3 +104,84 @@ def test_two_programs_never_overspend_a_clock(path):
         assert sum(entry.charged.ticks for entry in entries) == ledger.spent.ticks <= START
         with pytest.raises(BudgetExhausted):
             ledger.reserve("over", ITEM.price(), event=EVENT, also={"student/alice": ITEM.price()})
+
+
+@dataclass(frozen=True)
+class Named:
+    """A family by name, with a table that was worked out before."""
+
+    name: str
+    of: ClockTable
+
+    def identity(self):
+        return {"family": self.name}
+
+    def table(self, kappa):
+        return self.of
+
+
+def test_a_bill_that_fits_in_one_order_alone_is_not_forgotten():
+    # The first is cheap where much is left, and fits only if it is priced before the second. On the books
+    # both go by their tables and not by their names, which may turn their order round.
+    half = START // 2
+    cheap_early = ClockTable((0, half), ((half, START // 8),), kappa=1e-12)
+    flat = ClockTable((0, 1), ((5 * START // 8 - 1000,) * 2,), kappa=1e-12)
+    for names in (("a", "b"), ("b", "a")):
+        one, other = (
+            Item((RdpCurve.zcdp(0.001),), Named(name, table))
+            for name, table in zip(names, (cheap_early, flat), strict=True)
+        )
+        ledger, price = MemoryLedger(ACCOUNTANT), one.price() + other.price()
+        with pytest.raises(BudgetExhausted):
+            ledger.reserve("q0", price, event=EVENT)
+        assert ledger.entries() == []
+
+
+def test_tables_are_worked_out_while_others_may_write(path):
+    made = []
+
+    class Slow(Named):
+        def table(self, kappa):
+            if not made:
+                # Another program writes meanwhile, and does not wait for the table.
+                made.append(True)
+                other = sqlite3.connect(path, timeout=0)
+                other.execute("BEGIN IMMEDIATE")
+                other.execute("ROLLBACK")
+                other.close()
+            return self.of
+
+    price = Item((RdpCurve.zcdp(0.001), RdpCurve.zcdp(0.004)), Slow("slow", TABLE)).price()
+    with SqliteLedger(path, ACCOUNTANT) as ledger:
+        ledger.reserve("q0", price, event=EVENT)
+        assert made
+        assert ledger.spent.ticks == TABLE.dearest[1]
+
+
+def test_what_came_out_without_a_table_keeps_what_was_reserved(path):
+    with SqliteLedger(path, ACCOUNTANT) as ledger:
+        ticket = ledger.reserve("q0", ITEM.price(), event=EVENT)
+        ledger.settle(ticket, Release(np.array([1]), Cost(0.5 * ITEM.price())))
+        assert ledger.find("q0") is not None
+        assert ledger.spent.ticks == TABLE.dearest[1]
+    with SqliteLedger(path, ACCOUNTANT) as ledger:  # read again, line by line
+        assert ledger.spent.ticks == TABLE.dearest[1]
+
+
+def test_another_question_is_no_cheaper_for_its_smaller_curve(path):
+    cheap = ClockTable((0,), ((TABLE.dearest[1],),), kappa=1e-12)
+    dear = ClockTable((0,), ((TABLE.dearest[1] + 1,),), kappa=1e-12)
+    many = ClockTable((0,), ((1,),), kappa=1e-12, events=2)
+    for n, (table, fits) in enumerate(((cheap, True), (dear, False), (many, False))):
+        with SqliteLedger(path.with_name(f"{n}.db"), ACCOUNTANT) as ledger:
+            ticket = ledger.reserve("q0", ITEM.price(), event=EVENT)
+            release = Release(np.array([1]), Cost(Item((RdpCurve.zcdp(0.002),), table).price()))
+            if fits:
+                ledger.settle(ticket, release)
+                assert ledger.spent.ticks == TABLE.dearest[1]
+            else:
+                with pytest.raises(LedgerConflict, match="more than its price"):
+                    ledger.settle(ticket, release)
+                assert ledger.find("q0") is None
+                assert ACCOUNTANT.left(ledger.spent) == 0
+            ledger.verify()

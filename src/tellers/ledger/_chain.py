@@ -403,6 +403,7 @@ class ChainedLedger(ABC):
         """Debit a price, and named accounts theirs, before any noise is drawn; durable when this returns."""
         stored = require_storable_event(key, event, allow_seeded=self.allow_seeded)
         named = dict(also or {})
+        self._work_out(price, *named.values())
 
         def next_lines() -> list[Line]:
             state = self._state
@@ -431,6 +432,7 @@ class ChainedLedger(ABC):
         the same was reserved on both, and else all that was reserved.
         """
         key, all_kept = ticket.key, True
+        self._work_out(release.cost.worst, *dict(used or {}).values())
 
         def next_lines() -> list[Line]:
             nonlocal all_kept
@@ -456,6 +458,13 @@ class ChainedLedger(ABC):
             self.vault.put(key, release.cost.tight)
         if not all_kept:
             refuse_overrun(key)
+
+    def _work_out(self, *prices: RdpCurve) -> None:
+        """Work out the tables of a clock before the books are held: it takes seconds, and others wait."""
+        if self.accountant.clock is not None:
+            for price in prices:
+                for _, item, _ in itemised(price).terms:
+                    item.table(self.accountant.clock.kappa)
 
     def _payments(
         self, name: str, booked: Mapping[str | None, Price], ticks: Mapping[str | None, int | None]
