@@ -185,3 +185,17 @@ def test_another_question_is_no_cheaper_for_its_smaller_curve(path):
                 assert ledger.find("q0") is None
                 assert ACCOUNTANT.left(ledger.spent) == 0
             ledger.verify()
+
+
+def test_an_account_that_pays_the_same_ticks_for_another_item_is_read_again(path):
+    # The same curve and, on these two clocks, the same ticks; but not by the same table.
+    dear_late = ClockTable((0, START // 2), ((START // 10, START // 20),), kappa=1e-12)
+    flat = ClockTable((0,), ((START // 20,),), kappa=1e-12)
+    one, other = (Item((RdpCurve.zcdp(0.001),), table).price() for table in (dear_late, flat))
+    with SqliteLedger(path, ACCOUNTANT) as ledger:
+        ledger.open_account("small", Budget(0.5, 1e-5))
+        ledger.reserve("q0", one, event=EVENT, also={"small": other})
+    with SqliteLedger(path, ACCOUNTANT) as ledger:
+        assert ledger.spent.ticks == ledger.accounts()["small"].spent.ticks == START // 20
+        (entry,) = ledger.entries()
+        assert entry.also["small"].reserved.terms[0][1].clock == flat

@@ -35,7 +35,6 @@ from .base import (
     require_groups_pay,
     require_same,
     require_storable_event,
-    same,
 )
 from .vault import Vault
 
@@ -473,7 +472,7 @@ class ChainedLedger(ABC):
         write, main = self._state.bills.write, booked[None]
         said = {
             account: None
-            if same(price, main) and price.delta == main.delta and ticks[account] == ticks[None]
+            if write(price, ticks=ticks[account]) == write(main, ticks=ticks[None])
             else write(price, ticks=ticks[account])
             for account, price in booked.items()
             if account is not None
