@@ -200,7 +200,7 @@ class Accountant:
         return delta_of(spent) + delta_of(price) <= self.for_tests * (1 + 1e-12)
 
     def _affords_value(self, spent: RdpCurve, price: RdpCurve) -> bool:
-        return self._held(spent + price).epsilon(self._converted.delta) <= self.budget.epsilon
+        return self._held(spent, price).epsilon(self._converted.delta) <= self.budget.epsilon
 
     def debit(self, spent: RdpCurve, price: RdpCurve) -> "Debit | None":
         """Return what a price turns the clock down by, after what was spent, or None where it does not fit.
@@ -352,7 +352,7 @@ class Accountant:
                         f"tests that take {after:.3g} need an account with a delta of {least:.3g}."
                     )
             else:
-                after = self._held(spent + price).epsilon(self._converted.delta)
+                after = self._held(spent, price).epsilon(self._converted.delta)
                 whose = f"epsilon to {after:.4g}, past the budget"
                 if account is not None:
                     whose = f"account {account!r} to epsilon {after:.4g}, past its budget"
@@ -388,7 +388,11 @@ class Accountant:
         most = float(_most(np.array([self.held_at]), self._converted)[0])
         return max(0.0, most - float(self._held(spent).values[0]))
 
-    def _held(self, curve: RdpCurve) -> RdpCurve:
+    def _held(self, *curves: RdpCurve) -> RdpCurve:
+        """Return the sum of curves at the order at which the budget is held; their items do not matter there."""
+        curve, *others = curves
+        for other in others:
+            curve = RdpCurve.__add__(curve, other)
         at = np.flatnonzero(curve.orders == self.held_at)
         if at.size == 0:
             raise ValueError(
