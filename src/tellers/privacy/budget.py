@@ -389,7 +389,7 @@ class Accountant:
         return max(0.0, most - float(self._held(spent).values[0]))
 
     def _held(self, *curves: RdpCurve) -> RdpCurve:
-        """Return the sum of curves at the order at which the budget is held; their items do not matter there."""
+        """Return the sum of curves at the order at which the budget is held, where items do not matter."""
         curve, *others = curves
         for other in others:
             curve = RdpCurve.__add__(curve, other)
