@@ -10,6 +10,7 @@ import pytest
 
 from tellers import Accountant, Budget, Cost, MemoryLedger, RdpCurve, Release, SqliteLedger
 from tellers.errors import BudgetExhausted, LedgerConflict, Unsettled
+from tellers.ledger import Ticket
 from tellers.privacy._clock import Clock, ClockTable
 from tellers.privacy._price import Item
 
@@ -199,3 +200,8 @@ def test_an_account_that_pays_the_same_ticks_for_another_item_is_read_again(path
         assert ledger.spent.ticks == ledger.accounts()["small"].spent.ticks == START // 20
         (entry,) = ledger.entries()
         assert entry.also["small"].reserved.terms[0][1].clock == flat
+        # What came out is one question to the ledger, and says nothing of the other.
+        release = Release(np.array([1]), Cost(one))
+        ledger.settle(Ticket("q0", one, EVENT), release)
+        assert ledger.find("q0") is not None
+        assert ledger.accounts()["small"].spent.ticks == START // 20
