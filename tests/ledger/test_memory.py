@@ -157,6 +157,21 @@ def test_what_another_ledger_spent_is_a_price():
                 sources[1].affords(MemoryLedger(sources[0]).spent + ONE, item.price())
 
 
+def test_the_books_and_not_their_holder_say_what_the_budget_is():
+    ledger = open_ledger()
+    assert not ledger.spent.values.any()
+    ledger.accountant = Accountant(Budget(100.0, 1e-5))
+    with pytest.raises(BudgetExhausted, match="past the budget of 1"):
+        ledger.reserve("q0", 20 * ONE, event=SECURE)
+
+
+def test_a_kind_of_outcome_is_one_that_there_is():
+    item = Item((RdpCurve.zcdp(0.001), RdpCurve.zcdp(0.01)))
+    for kind in (-1, 2, True):
+        with pytest.raises(ValueError, match="kinds of outcome"):
+            item.price(kind)
+
+
 def test_a_cost_on_other_orders_does_not_spoil_the_books():
     ledger = open_ledger()
     ticket = ledger.reserve("q0", ONE, event=SECURE)

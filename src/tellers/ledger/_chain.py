@@ -408,7 +408,7 @@ class ChainedLedger(ABC):
             state = self._state
             if key in state.entries:
                 refuse_known(key, is_settled=state.entries[key].is_settled)
-            self.accountant.require(state.spent, price, key=key)
+            state.accountant(None).require(state.spent, price, key=key)
             require_groups_pay(key, named, event=stored, accounts=state.accountants)
             states = {name: state.account(name) for name in named if name in state.accountants}
             require_affordable(key, named, accounts=states)

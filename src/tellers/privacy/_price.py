@@ -43,7 +43,11 @@ class Item:
 
     def curve(self, kind: int | None) -> RdpCurve:
         """Return the curve of a kind of outcome, the dearest for None."""
-        return self.dearest if kind is None else self.curves[kind]
+        if kind is None:
+            return self.dearest
+        if isinstance(kind, bool) or not 0 <= kind < len(self.curves):
+            raise ValueError(f"Expected one of {len(self.curves)} kinds of outcome, from 0, got {kind!r}.")
+        return self.curves[kind]
 
     def table(self, kappa: float) -> ClockTable | None:
         """Return the clock's table, or None where the item has none."""
