@@ -10,7 +10,7 @@ import pytest
 
 from tellers import Accountant, Budget, Cost, MemoryLedger, RdpCurve, Release, SqliteLedger
 from tellers.errors import BudgetExhausted, LedgerConflict, Unsettled
-from tellers.ledger import Ticket
+from tellers.ledger import Ticket, _chain
 from tellers.privacy._clock import Clock, ClockTable
 from tellers.privacy._price import Item
 
@@ -205,3 +205,19 @@ def test_an_account_that_pays_the_same_ticks_for_another_item_is_read_again(path
         ledger.settle(Ticket("q0", one, EVENT), release)
         assert ledger.find("q0") is not None
         assert ledger.accounts()["small"].spent.ticks == START // 20
+
+
+def test_what_is_in_flight_is_not_added_up_anew_for_every_question(path, monkeypatch):
+    item = Item((RdpCurve.zcdp(1e-6),), ClockTable((0,), ((START // 1000,),), kappa=1e-12))
+    added, add = [], _chain._sum
+    monkeypatch.setattr(_chain, "_sum", lambda *both: added.append(1) or add(*both))
+    with SqliteLedger(path, ACCOUNTANT) as ledger:
+        tickets = [ledger.reserve(f"q{n}", item.price(), event=EVENT) for n in range(60)]
+        assert len(added) <= 2 * 60
+        ledger.settle(tickets[7], Release(np.array([1]), Cost(0 * item.price())))
+        assert ledger.spent.ticks == 59 * (START // 1000)
+        values = ledger.spent.values
+    added.clear()
+    with SqliteLedger(path, ACCOUNTANT) as ledger:
+        assert np.array_equal(ledger.spent.values, values)
+        assert len(added) <= 3 * 60

@@ -135,8 +135,10 @@ class LedgerState:
     pending: dict[str, Entry] = field(default_factory=dict)
     accountants: dict[str, Accountant] = field(default_factory=dict)
     _bills: Bills | None = None
-    # By account, the main one without a name: settled charges, and by key what is in flight.
+    # By account, the main one without a name: settled charges, and what is in flight too, as far as it was
+    # added up already; by key what is in flight on a clock.
     _charged: dict[str | None, Price] = field(default_factory=dict)
+    _totals: dict[str | None, Price] = field(default_factory=dict)
     _debits: dict[tuple[str, str | None], Debit] = field(default_factory=dict)
 
     def add(self, line: Line) -> None:
@@ -221,12 +223,16 @@ class LedgerState:
         return {name: (main, ticks) if paid is None else self.bills.read(paid) for name, paid in said.items()}
 
     def _spent_by(self, account: str | None) -> Price:
-        # Reservations are added up afresh each time, settled ones once: no price is ever subtracted.
+        # Reservations are added up afresh after each settlement, settled ones once: no price is ever
+        # subtracted.
+        if account in self._totals:
+            return self._totals[account]
         total = self._charged.get(account) or _nothing(self._bills)
         for entry in self.pending.values():
             paid = entry if account is None else entry.also.get(account)
             if paid is not None:
                 total = _sum(total, itemised(paid.charged))
+        self._totals[account] = total
         return total
 
     def _read(self, kind: str, key: str, body: dict[str, Any]) -> None:
@@ -269,6 +275,8 @@ class LedgerState:
             paid[account] = _paid(curve, turned, debit)
         also = {name: Charge(curve, paid[name]) for name, (curve, _) in named.items()}
         self.entries[key] = self.pending[key] = Entry(key, event, price, charged=paid[None], also=also)
+        for account in paid.keys() & self._totals.keys():
+            self._totals[account] = _sum(self._totals[account], paid[account])
 
     def _read_settled(self, key: str, body: dict[str, Any]) -> None:
         asked, (charged, ticks) = self.pending[key], self.bills.read(body["charged"])
@@ -285,6 +293,7 @@ class LedgerState:
         release = read_release(body, charged)
         self.entries[key] = replace(asked, charged=paid[None], is_settled=True, release=release, also=also)
         del self.pending[key]
+        self._totals.clear()
         for account, price in paid.items():
             self._charged[account] = _sum(self._charged.get(account) or _nothing(self._bills), price)
 
