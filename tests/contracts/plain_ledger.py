@@ -124,6 +124,15 @@ class PlainLedger:
         # More than was paid for takes all that there is.
         return in_ticks(used, debit.ticks - (back or 0) if kept else 2**80, debit.events)
 
+    def _pays_for(self, key: str, used: RdpCurve, *, account: str | None) -> bool:
+        """Return whether what a clock was turned down by pays for what came out."""
+        debit = self._debits.get((key, account))
+        if debit is None or self.accountant.clock is None:
+            return True
+        bill = itemised(used)
+        asked = [(item.key, n, kind) for n, item, kind in bill.terms]
+        return debit.returned(asked) is not None or debit.covers(bill, self.accountant.clock.kappa)
+
     def settle(self, ticket: Ticket, release: Release, *, used: Mapping[str, RdpCurve] | None = None) -> None:
         """Record the outcome and give back what was not used, to every account.
 
@@ -138,6 +147,11 @@ class PlainLedger:
             reserved = {name: paid.reserved for name, paid in entry.also.items()}
             charged, named, kept = charge_all(
                 ticket.key, entry.reserved, reserved, worst=release.cost.worst, used=used
+            )
+            worst, others = release.cost.worst, used or {}
+            kept = kept and all(
+                self._pays_for(ticket.key, worst if name is None else others.get(name, worst), account=name)
+                for name in (None, *reserved)
             )
             record = release.record() if kept else None
             charged = self._used(ticket.key, charged, account=None, kept=kept)

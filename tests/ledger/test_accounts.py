@@ -58,6 +58,14 @@ def test_a_budget_of_nothing_is_not_written_down(ledger):
     assert list(ledger.accounts()) == ["student/alice"]
 
 
+def test_a_budget_of_nothing_beside_what_is_set_aside_for_tests_is_not_written_down():
+    ledger = MemoryLedger(Accountant(Budget(1.0, 1e-5), for_tests=9.9e-6))
+    with pytest.raises(ValueError, match="budget that can pay for something"):
+        ledger.open_account("student/small", Budget(0.01, 1e-5))
+    ledger.open_account("student/larger", Budget(0.02, 1e-5))
+    assert [state.epsilon for state in ledger.accounts().values()] == [0.0]
+
+
 def test_the_smallest_budget_stops_first(ledger):
     ledger.open_account("student/alice", SMALL)
     ledger.open_account("student/bob", SMALL)

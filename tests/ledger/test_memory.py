@@ -25,6 +25,8 @@ from tellers import (
 )
 from tellers.errors import BudgetExhausted, InsecureNoise, LedgerConflict
 from tellers.ledger import Ticket
+from tellers.privacy._clock import ClockTable
+from tellers.privacy._price import Item
 
 SECURE = {"noise": "secure"}
 ONE = RdpCurve.zcdp(0.01)
@@ -133,6 +135,41 @@ def test_the_books_and_not_the_ticket_say_what_was_reserved():
     forged = Ticket("q0", 1000 * ONE, SECURE)
     with pytest.raises(LedgerConflict):
         ledger.settle(forged, a_release(500 * ONE))
+
+
+def test_what_another_ledger_spent_is_a_price():
+    item = Item((ONE,), ClockTable((0,), ((2**33,),), kappa=1e-12))
+    sources = Accountant(Budget(3.0, 1e-5)), Accountant.by("clock", Budget(3.0, 1e-5))
+    for source in sources:
+        before = MemoryLedger(source)
+        for n in range(2):
+            before.settle(before.reserve(f"q{n}", item.price(), event=SECURE), a_release(item.price()))
+        for carried in (before.spent, before.spent + item.price(), 2 * before.spent):
+            ledger = MemoryLedger(sources[0])
+            ledger.open_account("student", Budget(3.0, 1e-5))
+            ledger.reserve("before", carried, event=SECURE, also={"student": carried})
+            for spent in (ledger.spent, ledger.accounts()["student"].spent):
+                assert np.allclose(spent.values, carried.values)
+            with pytest.raises(ValueError, match="clock"):
+                MemoryLedger(sources[1]).reserve("before", carried, event=SECURE)
+            with pytest.raises(ValueError, match="clock has a table for"):
+                # What was spent by Rényi divergence is not nothing on a clock.
+                sources[1].affords(MemoryLedger(sources[0]).spent + ONE, item.price())
+
+
+def test_the_books_and_not_their_holder_say_what_the_budget_is():
+    ledger = open_ledger()
+    assert not ledger.spent.values.any()
+    ledger.accountant = Accountant(Budget(100.0, 1e-5))
+    with pytest.raises(BudgetExhausted, match="past the budget of 1"):
+        ledger.reserve("q0", 20 * ONE, event=SECURE)
+
+
+def test_a_kind_of_outcome_is_one_that_there_is():
+    item = Item((RdpCurve.zcdp(0.001), RdpCurve.zcdp(0.01)))
+    for kind in (-1, 2, True):
+        with pytest.raises(ValueError, match="kinds of outcome"):
+            item.price(kind)
 
 
 def test_a_cost_on_other_orders_does_not_spoil_the_books():

@@ -18,10 +18,13 @@ from tellers import (
     describe,
     noise,
 )
+from tellers.cli.ledger import repriced, row
 from tellers.errors import BudgetExhausted, Unsettled
 from tellers.ledger.base import LedgerConflict
 from tellers.mechanisms import TestedGNMax
 from tellers.privacy._clock import Clock
+from tellers.privacy._price import delta_of
+from tellers.runs import reprice
 
 MECHANISM = TestedGNMax(
     sigma=10.0, clear_cost=0.05, test_sigma=3.0, held_at=8.0, test_delta=1e-6, n_queries=3
@@ -262,3 +265,17 @@ def test_an_account_with_a_smaller_delta_is_refused_in_words(ledger):
     assert ledger.entries() == []
     ledger.open_account("student/carol", Budget(9.0, 5e-6))
     assert len(room_for(ledger).ask([1, 2, 3], key="all", account="student/carol")) == 3
+
+
+def test_a_question_is_told_with_the_delta_that_its_test_took(ledger):
+    Room(Teachers(CLEAR), MECHANISM, ledger, noise.secure()).ask([1, 2, 3], key="b0")
+    (entry,) = ledger.entries()
+    told, delta = row(entry, BUDGET.delta), delta_of(entry.charged)
+    assert delta == MECHANISM.test_delta
+    assert (
+        told["charged"] == entry.charged.epsilon(BUDGET.delta - delta) > entry.charged.epsilon(BUDGET.delta)
+    )
+    again = reprice([entry])
+    assert delta_of(again.charged) == delta_of(again.repriced) == delta
+    assert repriced(again, BUDGET.delta)["charged"] == told["charged"]
+    assert repriced(again, BUDGET.delta)["repriced"] > again.repriced.epsilon(BUDGET.delta)

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import os
 import time
 
 import numpy as np
@@ -483,11 +484,45 @@ def test_a_table_is_kept_on_disk_and_worked_out_again_where_it_was_spoilt(tmp_pa
     cheaper["table"]["prices"][0][-1] -= 5
     other = json.loads(whole)
     other["of"]["sigma"] = 99.0
-    for spoilt in ("", "{", "[]", whole[:100], json.dumps(cheaper), json.dumps(other), '{"of": 3}'):
+    endless = "[" * 100_000
+    for spoilt in ("", "{", "[]", whole[:100], json.dumps(cheaper), json.dumps(other), '{"of": 3}', endless):
         path.write_text(spoilt)
         clocks.kept.cache_clear()
         assert CheckClock(2.5).table(KAPPA) == table
         assert path.read_text() == whole
+
+
+@pytest.mark.skipif(os.name != "posix", reason="owners and rights of files are those of POSIX")
+def test_a_table_that_others_may_have_written_is_worked_out_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("TELLERS_CACHE", str(tmp_path))
+    clocks.kept.cache_clear()
+    table = CheckClock(2.25).table(KAPPA)
+    (path,) = tmp_path.iterdir()
+    planted = json.loads(path.read_text())
+    planted["table"]["prices"] = [[1] * len(table.levels)]
+    planted["digest"] = clocks._digest(planted["table"])
+    spoils = [lambda: path.chmod(0o666), lambda: path.chmod(0o620)]
+    if os.geteuid() == 0:
+        spoils.append(lambda: os.chown(path, 12345, 12345))
+    for spoil in spoils:
+        path.write_text(json.dumps(planted))
+        spoil()
+        clocks.kept.cache_clear()
+        assert CheckClock(2.25).table(KAPPA) == table
+        assert json.loads(path.read_text()) != planted
+        assert os.stat(path).st_uid == os.geteuid()
+
+
+def test_a_table_that_cannot_be_put_in_place_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setenv("TELLERS_CACHE", str(tmp_path))
+    clocks.kept.cache_clear()
+    table = CheckClock(2.25).table(KAPPA)
+    (path,) = tmp_path.iterdir()
+    path.unlink()
+    path.mkdir()
+    clocks.kept.cache_clear()
+    assert CheckClock(2.25).table(KAPPA) == table
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):

@@ -96,6 +96,7 @@ class Forgetful(LedgerState):
     """Adds up what was settled, and nothing that is in flight."""
 
     def _spent_by(self, account):
+        self._totals.clear()
         held, self.pending = self.pending, {}
         try:
             return super()._spent_by(account)

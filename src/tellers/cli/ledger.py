@@ -112,6 +112,8 @@ def _of_clock(charged: "RdpCurve", start: int | None) -> dict[str, float]:
 
 def row(entry: "Entry", delta: float, start: int | None = None) -> dict[str, Any]:
     """Return one question as JSON shows it; `start` are the ticks that a clock begins with."""
+    from ..privacy._price import epsilon_of
+
     release = entry.release
     n_queries = entry.event.get("n_queries", None if release is None else len(release))
     outcome = "settled" if release is not None else "overran"
@@ -121,11 +123,11 @@ def row(entry: "Entry", delta: float, start: int | None = None) -> dict[str, Any
         "noise": entry.event.get("noise"),
         "n_queries": n_queries,
         **_told(release),
-        "reserved": entry.reserved.epsilon(delta),
-        "charged": entry.charged.epsilon(delta),
+        "reserved": epsilon_of(entry.reserved, delta),
+        "charged": epsilon_of(entry.charged, delta),
         **_of_clock(entry.charged, start),
         "state": outcome if entry.is_settled else "open",
-        "accounts": {name: paid.charged.epsilon(delta) for name, paid in entry.also.items()},
+        "accounts": {name: epsilon_of(paid.charged, delta) for name, paid in entry.also.items()},
     }
 
 
@@ -196,17 +198,19 @@ def print_verified(told: dict[str, Any], *, compared: bool) -> None:
 
 def repriced(again: "Repricing", delta: float) -> dict[str, Any]:
     """Return a repricing as JSON shows it."""
+    from ..privacy._price import epsilon_of
+
     return {
         "delta": delta,
-        "charged": again.charged.epsilon(delta),
-        "repriced": again.repriced.epsilon(delta),
+        "charged": epsilon_of(again.charged, delta),
+        "repriced": epsilon_of(again.repriced, delta),
         "questions": [
             {
                 "key": each.key,
                 "mechanism": each.mechanism,
                 "n_queries": each.n_queries,
-                "charged": each.charged.epsilon(delta),
-                "repriced": None if each.repriced is None else each.repriced.epsilon(delta),
+                "charged": epsilon_of(each.charged, delta),
+                "repriced": None if each.repriced is None else epsilon_of(each.repriced, delta),
                 "why": each.why,
             }
             for each in again.questions
@@ -275,12 +279,13 @@ def read_vault(ledger: "ChainedLedger", costs: "dict[str, RdpCurve]") -> dict[st
     """Return what a ledger's answers cost at these very votes; what the vault does not hold, as charged."""
     from ..accounting._label_exact import bound_because
     from ..mechanisms.registry import EVENTS
+    from ..privacy._price import delta_of, epsilon_of, with_delta
 
     entries, at = ledger.entries(), ledger.accountant.budget.delta
     exact, kept, why = 0 * ledger.spent, 0, ""
     for entry in entries:
         cost = costs.get(entry.key)
-        exact = exact + (entry.charged if cost is None else cost)
+        exact = exact + (entry.charged if cost is None else with_delta(cost, delta_of(entry.charged)))
         kept += cost is not None
         why = why or (bound_because(EVENTS.get(entry.event.get("mechanism", ""))) if cost is not None else "")
     if costs and not kept and entries:
@@ -293,8 +298,8 @@ def read_vault(ledger: "ChainedLedger", costs: "dict[str, RdpCurve]") -> dict[st
         "n_questions": len(entries),
         "n_in_vault": kept,
         "n_elsewhere": len(costs) - kept,
-        "charged_epsilon": ledger.spent.epsilon(at),
-        "exact_epsilon": exact.epsilon(at),
+        "charged_epsilon": epsilon_of(ledger.spent, at),
+        "exact_epsilon": epsilon_of(exact, at),
         "exact_kind": show.exact_kind(why),
         "exact_is_bound": why,
     }

@@ -1,7 +1,7 @@
 """How a ledger writes prices: every item once, and bills that name items and how many."""
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,10 @@ class Bills:
     def booked(self, price: RdpCurve) -> Price:
         """Return a price in the items of this ledger; those that are new are worked out now."""
         bill = itemised(price)
+        named = Price.of(bill.terms, like=price)
+        if bill.ticks or bill.events or np.any(bill.values > named.values * (1 + 1e-9)):
+            # It costs more than the items it names: what was spent before is in it, and is paid again.
+            bill = replace(itemised(RdpCurve(bill.orders, bill.values)), delta=bill.delta)
         if self.schema < BILLS:
             # Old ledgers have no place for a delta of its own, and nothing that pays for it.
             return (
@@ -117,7 +121,9 @@ class Bills:
     def _note(self, item: Item) -> str:
         body: dict[str, Any] = {"kinds": [write_curve(curve) for curve in item.curves]}
         if self.accountant.clock is not None:
-            body["clock"] = self.accountant.table(item).to_json()
+            # What came out may have no table. It is written down all the same, and gives nothing back.
+            table = item.table(self.accountant.clock.kappa)
+            body |= {} if table is None else {"clock": table.to_json()}
         name = _name(body)
         self._said[name] = body
         self._names[item.key] = name

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from ..errors import LedgerConflict
+from ..errors import BudgetExhausted, LedgerConflict
 from ..privacy._price import Price, delta_of, itemised
 from ..privacy.budget import Accountant, Budget, Debit
 from ..privacy.rdp import DEFAULT_ORDERS, RdpCurve
@@ -35,7 +35,6 @@ from .base import (
     require_groups_pay,
     require_same,
     require_storable_event,
-    same,
 )
 from .vault import Vault
 
@@ -136,8 +135,10 @@ class LedgerState:
     pending: dict[str, Entry] = field(default_factory=dict)
     accountants: dict[str, Accountant] = field(default_factory=dict)
     _bills: Bills | None = None
-    # By account, the main one without a name: settled charges, and by key what is in flight.
+    # By account, the main one without a name: settled charges, and what is in flight too, as far as it was
+    # added up already; by key what is in flight on a clock.
     _charged: dict[str | None, Price] = field(default_factory=dict)
+    _totals: dict[str | None, Price] = field(default_factory=dict)
     _debits: dict[tuple[str, str | None], Debit] = field(default_factory=dict)
 
     def add(self, line: Line) -> None:
@@ -145,7 +146,10 @@ class LedgerState:
         line.require_follows(self.head)
         try:
             self._read(line.kind, line.key, json.loads(line.body))
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, IndexError):
+        except (
+            BudgetExhausted, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError,
+            IndexError,
+        ):  # fmt: skip
             raise LedgerConflict(
                 f"Line {line.number} of the ledger, {line.kind!r}, does not make sense there. "
                 "A newer version of tellers may have written it: update, or restore the file."
@@ -175,10 +179,20 @@ class LedgerState:
     def accountant(self, account: str | None) -> Accountant:
         return self.bills.accountant if account is None else self.accountants[account]
 
-    def debit(self, account: str | None, price: Price) -> Debit | None:
-        """Return what a price turns the clock of an account down by, or None where it has no clock."""
+    def debit(self, account: str | None, price: Price, *, key: str) -> Debit | None:
+        """Return what a price turns the clock of an account down by, or None where it has no clock.
+
+        What is past the clock is refused here again: the order in which a bill has its items may be another
+        than that of the price that was asked for.
+        """
         accountant = self.accountant(account)
-        return None if accountant.clock is None else accountant.debit(self._spent_by(account), price)
+        if accountant.clock is None:
+            return None
+        spent = self._spent_by(account)
+        found = accountant.debit(spent, price)
+        if found is None:
+            accountant.require(spent, price, key=key, account=account)
+        return found
 
     def charged_ticks(self, key: str, account: str | None, used: Price) -> int | None:
         """Return what a settled question turned the clock down by; without a clock None.
@@ -193,7 +207,13 @@ class LedgerState:
             return debit.ticks - back
         reserved = self.pending[key].reserved if account is None else self.pending[key].also[account].reserved
         kept = bool((used.values <= reserved.values * (1 + 1e-9)).all())
-        return debit.ticks if kept and delta_of(used) <= delta_of(reserved) else _ALL_TICKS
+        kept = kept and delta_of(used) <= delta_of(reserved) and debit.covers(used, self._kappa)
+        return debit.ticks if kept else _ALL_TICKS
+
+    @property
+    def _kappa(self) -> float:
+        clock = self.bills.accountant.clock
+        return 0.0 if clock is None else clock.kappa
 
     def also(
         self, body: dict[str, Any], main: Price, ticks: int | None
@@ -203,12 +223,16 @@ class LedgerState:
         return {name: (main, ticks) if paid is None else self.bills.read(paid) for name, paid in said.items()}
 
     def _spent_by(self, account: str | None) -> Price:
-        # Reservations are added up afresh each time, settled ones once: no price is ever subtracted.
+        # Reservations are added up afresh after each settlement, settled ones once: no price is ever
+        # subtracted.
+        if account in self._totals:
+            return self._totals[account]
         total = self._charged.get(account) or _nothing(self._bills)
         for entry in self.pending.values():
             paid = entry if account is None else entry.also.get(account)
             if paid is not None:
                 total = _sum(total, itemised(paid.charged))
+        self._totals[account] = total
         return total
 
     def _read(self, kind: str, key: str, body: dict[str, Any]) -> None:
@@ -243,7 +267,7 @@ class LedgerState:
             raise ValueError(key)
         paid: dict[str | None, Price] = {}
         for account, (curve, turned) in _paying((price, ticks), named):
-            debit = self.debit(account, curve)
+            debit = self.debit(account, curve, key=key)
             if turned != (None if debit is None else debit.ticks):
                 raise ValueError("Expected the ticks that the price takes at what was left.")
             if debit is not None:
@@ -251,6 +275,8 @@ class LedgerState:
             paid[account] = _paid(curve, turned, debit)
         also = {name: Charge(curve, paid[name]) for name, (curve, _) in named.items()}
         self.entries[key] = self.pending[key] = Entry(key, event, price, charged=paid[None], also=also)
+        for account in paid.keys() & self._totals.keys():
+            self._totals[account] = _sum(self._totals[account], paid[account])
 
     def _read_settled(self, key: str, body: dict[str, Any]) -> None:
         asked, (charged, ticks) = self.pending[key], self.bills.read(body["charged"])
@@ -267,6 +293,7 @@ class LedgerState:
         release = read_release(body, charged)
         self.entries[key] = replace(asked, charged=paid[None], is_settled=True, release=release, also=also)
         del self.pending[key]
+        self._totals.clear()
         for account, price in paid.items():
             self._charged[account] = _sum(self._charged.get(account) or _nothing(self._bills), price)
 
@@ -384,18 +411,19 @@ class ChainedLedger(ABC):
         """Debit a price, and named accounts theirs, before any noise is drawn; durable when this returns."""
         stored = require_storable_event(key, event, allow_seeded=self.allow_seeded)
         named = dict(also or {})
+        self._work_out(price, *named.values())
 
         def next_lines() -> list[Line]:
             state = self._state
             if key in state.entries:
                 refuse_known(key, is_settled=state.entries[key].is_settled)
-            self.accountant.require(state.spent, price, key=key)
+            state.accountant(None).require(state.spent, price, key=key)
             require_groups_pay(key, named, event=stored, accounts=state.accountants)
             states = {name: state.account(name) for name in named if name in state.accountants}
             require_affordable(key, named, accounts=states)
             bills = state.bills
             booked = {account: bills.booked(each) for account, each in _paying(price, named)}
-            debits = {account: state.debit(account, each) for account, each in booked.items()}
+            debits = {account: state.debit(account, each, key=key) for account, each in booked.items()}
             ticks = {account: None if debit is None else debit.ticks for account, debit in debits.items()}
             # Two who ask the same at once would write the same line, and one whose commit was lost would take
             # the other's for its own: no two reservations have the same mark.
@@ -412,6 +440,7 @@ class ChainedLedger(ABC):
         the same was reserved on both, and else all that was reserved.
         """
         key, all_kept = ticket.key, True
+        self._work_out(release.cost.worst, *dict(used or {}).values())
 
         def next_lines() -> list[Line]:
             nonlocal all_kept
@@ -438,6 +467,13 @@ class ChainedLedger(ABC):
         if not all_kept:
             refuse_overrun(key)
 
+    def _work_out(self, *prices: RdpCurve) -> None:
+        """Work out the tables of a clock before the books are held: it takes seconds, and others wait."""
+        if self.accountant.clock is not None:
+            for price in prices:
+                for _, item, _ in itemised(price).terms:
+                    item.table(self.accountant.clock.kappa)
+
     def _payments(
         self, name: str, booked: Mapping[str | None, Price], ticks: Mapping[str | None, int | None]
     ) -> dict[str, Any]:
@@ -445,7 +481,7 @@ class ChainedLedger(ABC):
         write, main = self._state.bills.write, booked[None]
         said = {
             account: None
-            if same(price, main) and price.delta == main.delta and ticks[account] == ticks[None]
+            if write(price, ticks=ticks[account]) == write(main, ticks=ticks[None])
             else write(price, ticks=ticks[account])
             for account, price in booked.items()
             if account is not None

@@ -424,8 +424,9 @@ def price_at(table: ClockTable, level: int, kind: int | None = None) -> int:
 def kept(family: Worked, kappa: float) -> ClockTable:
     """Return the table of a family: from memory, from disk, or worked out and written there.
 
-    A file that cannot be read, or is not the table it should be, is worked out again; a folder that cannot be
-    written is none.
+    A file that cannot be read, or is not the table it should be, is worked out again, and so is one that
+    another user wrote or may write: a table that asks for too little would let too much through. A folder
+    that cannot be written is none.
 
     >>> kept(CheckClock(3.0), 1e-12) is kept(CheckClock(3.0), 1e-12)
     True
@@ -433,15 +434,25 @@ def kept(family: Worked, kappa: float) -> ClockTable:
     said = {"version": TABLE_VERSION, "kappa": float(kappa), **family.identity()}
     path = cache_folder() / f"clock-{_digest(said)[:32]}.json"
     try:
-        stored = json.loads(path.read_text(encoding="ascii"))
+        stored = json.loads(_own(path))
         if stored["of"] == said and stored["digest"] == _digest(stored["table"]):
             return ClockTable.from_json(stored["table"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         pass
     table = family.work_out(kappa)
     found = table.to_json()
     _write(path, json.dumps({"of": said, "table": found, "digest": _digest(found)}))
     return table
+
+
+def _own(path: Path) -> str:
+    """Return the text of a file that nobody but this user, or the system's own, may have written."""
+    with path.open(encoding="ascii") as file:
+        if os.name == "posix":
+            said = os.fstat(file.fileno())
+            if said.st_uid not in (os.geteuid(), 0) or said.st_mode & 0o022:
+                raise PermissionError(f"Expected a table of one's own, got one that others write: {path}.")
+        return file.read()
 
 
 def _digest(said: dict[str, Any]) -> str:
@@ -469,6 +480,9 @@ def _write(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="ascii") as file:
             file.write(text)
-        os.replace(file.name, path)
     except OSError:
         return
+    try:
+        os.replace(file.name, path)
+    except OSError:
+        Path(file.name).unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """Prices: what a query costs at every Rényi order and on a clock, as one value that travels."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -42,7 +43,11 @@ class Item:
 
     def curve(self, kind: int | None) -> RdpCurve:
         """Return the curve of a kind of outcome, the dearest for None."""
-        return self.dearest if kind is None else self.curves[kind]
+        if kind is None:
+            return self.dearest
+        if isinstance(kind, bool) or not 0 <= kind < len(self.curves):
+            raise ValueError(f"Expected one of {len(self.curves)} kinds of outcome, from 0, got {kind!r}.")
+        return self.curves[kind]
 
     def table(self, kappa: float) -> ClockTable | None:
         """Return the clock's table, or None where the item has none."""
@@ -103,16 +108,16 @@ class Price(RdpCurve):
         if not isinstance(other, RdpCurve):
             return NotImplemented
         total = super().__add__(other)
-        also = as_price(other)
+        one, also = itemised(self), as_price(other)
         if also is None:
-            if not (self.ticks or self.events or self.delta):
+            if not (one.ticks or one.events or one.delta):
                 return total
             also = itemised(other)  # what is no part of a curve must not get lost
-        bill = Price.of((*self.terms, *also.terms), like=total)
-        # The values are never those of the terms: what a ledger spent before is in them, and in no term.
+        bill = Price.of((*one.terms, *also.terms), like=total)
+        # The values are never those of the terms: what a clock was turned down by is in them, and in no term.
         return Price(
-            total.orders, total.values, bill.terms, self.ticks + also.ticks, self.events + also.events,
-            self.delta + also.delta,
+            total.orders, total.values, bill.terms, one.ticks + also.ticks, one.events + also.events,
+            one.delta + also.delta,
         )  # fmt: skip
 
     __radd__ = __add__
@@ -125,7 +130,7 @@ class Price(RdpCurve):
                 )
             return super().__mul__(times)
         n, total = int(times), super().__mul__(times)
-        bill = Price.of(((n * m, item, kind) for m, item, kind in self.terms), like=total)
+        bill = Price.of(((n * m, item, kind) for m, item, kind in itemised(self).terms), like=total)
         return Price(total.orders, total.values, bill.terms, n * self.ticks, n * self.events, n * self.delta)
 
     __rmul__ = __mul__
@@ -134,14 +139,24 @@ class Price(RdpCurve):
 def as_price(curve: RdpCurve) -> Price | None:
     """Return a curve as a price: itself, or nothing at all where it is zero, or None where it is neither."""
     if isinstance(curve, Price):
-        return curve
+        return itemised(curve)
     return None if curve.values.any() else Price(curve.orders, curve.values)
 
 
 def itemised(curve: RdpCurve) -> Price:
-    """Return a curve as a price: one that names no items is one item, which no clock has a table for."""
-    found = as_price(curve)
-    return Item((curve,)).price() if found is None else found
+    """Return a curve as a price: one that names no items is one item, which no clock has a table for.
+
+    What a ledger spent by Rényi divergence names none either, and costs no less for that.
+
+    >>> spent = Price(RdpCurve.zero().orders, RdpCurve.zcdp(0.1).values)
+    >>> [n for n, _, _ in itemised(spent).terms]
+    [1]
+    """
+    if isinstance(curve, Price) and (curve.terms or curve.ticks or curve.events or not curve.values.any()):
+        return curve
+    if not curve.values.any():
+        return Price(curve.orders, curve.values)
+    return replace(Item((RdpCurve(curve.orders, curve.values),)).price(), delta=delta_of(curve))
 
 
 def delta_of(price: RdpCurve) -> float:
@@ -151,6 +166,17 @@ def delta_of(price: RdpCurve) -> float:
     0.0
     """
     return price.delta if isinstance(price, Price) else 0.0
+
+
+def epsilon_of(price: RdpCurve, delta: float) -> float:
+    """Return the epsilon of a price at a delta, of which it takes its own part first.
+
+    >>> tested = with_delta(RdpCurve.zcdp(0.1), 4e-6)
+    >>> epsilon_of(tested, 1e-5) == RdpCurve.zcdp(0.1).epsilon(1e-5 - 4e-6)
+    True
+    """
+    left = delta - delta_of(price)
+    return price.epsilon(left) if left > 0 else math.inf
 
 
 def with_delta(curve: RdpCurve, delta: float) -> RdpCurve:

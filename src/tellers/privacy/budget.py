@@ -209,13 +209,7 @@ class Accountant:
         return delta_of(spent) + delta_of(price) <= self.for_tests * (1 + 1e-12)
 
     def _affords_value(self, spent: RdpCurve, price: RdpCurve) -> bool:
-        return self._after(spent, price).epsilon(self._converted.delta) <= self.budget.epsilon
-
-    def _after(self, spent: RdpCurve, price: RdpCurve) -> RdpCurve:
-        """Return what would be spent, at the order of the budget alone: no other is looked at."""
-        if spent.orders is not price.orders and not np.array_equal(spent.orders, price.orders):
-            return spent + price  # which refuses other grids
-        return self._held(spent) + self._held(price)
+        return self._held(spent, price).epsilon(self._converted.delta) <= self.budget.epsilon
 
     def debit(self, spent: RdpCurve, price: RdpCurve) -> "Debit | None":
         """Return what a price turns the clock down by, after what was spent, or None where it does not fit.
@@ -251,7 +245,12 @@ class Accountant:
                 "for a test. What it costs is known at one Rényi order alone: hold the budget by Rényi "
                 "divergence, Accountant(budget, order=..., for_tests=...)."
             )
-        if before.delta or bill.ticks:
+        if bill.ticks or bill.events:
+            raise ValueError(
+                "Expected the price of questions on a clock, got what one was turned down by already: how "
+                "much that takes of another clock is not known. Ask for the price of the same questions."
+            )
+        if before.delta:
             return None
         left = self._left_on_clock(before)
         if left is None:
@@ -267,7 +266,7 @@ class Accountant:
             events -= n * table.events
             kinds = tuple(min(table.dearest[at] - row[at] for at, _ in steps) for row in table.prices)
             returned.append((item.key, n, kinds, min(table.dearest[at] for at, _ in steps)))
-        return None if events < 0 else Debit(level - left, n_before - events, tuple(returned))
+        return None if events < 0 else Debit(level - left, n_before - events, tuple(returned), level=left)
 
     def _events_left(self, spent: RdpCurve) -> int:
         """Return how many events the clock may still see."""
@@ -372,7 +371,7 @@ class Accountant:
                         f"tests that take {after:.3g} need an account with a delta of {least:.3g}."
                     )
             else:
-                after = self._after(spent, price).epsilon(self._converted.delta)
+                after = self._held(spent, price).epsilon(self._converted.delta)
                 whose = f"epsilon to {after:.4g}, past the budget"
                 if account is not None:
                     whose = f"account {account!r} to epsilon {after:.4g}, past its budget"
@@ -408,7 +407,11 @@ class Accountant:
         most = float(_most(np.array([self.held_at]), self._converted)[0])
         return max(0.0, most - float(self._held(spent).values[0]))
 
-    def _held(self, curve: RdpCurve) -> RdpCurve:
+    def _held(self, *curves: RdpCurve) -> RdpCurve:
+        """Return the sum of curves at the order at which the budget is held, where items do not matter."""
+        curve, *others = curves
+        for other in others:
+            curve = RdpCurve.__add__(curve, other)
         at = np.flatnonzero(curve.orders == self.held_at)
         if at.size == 0:
             raise ValueError(
@@ -431,6 +434,25 @@ class Debit:
     events: int
     # Of every item: its key, how many, what a kind gives back at least, and one that was not asked.
     items: tuple[tuple[tuple[object, ...], int, tuple[int, ...], int], ...]
+    level: int = 0  # what was left after it
+
+    def covers(self, used: Price, kappa: float) -> bool:
+        """Return whether what was turned down pays for other items too, at the level after it.
+
+        An item without a table is not judged here: what it costs on a clock is not known.
+
+        >>> item = Item((RdpCurve.zcdp(0.01),), ClockTable((0,), ((40,),), kappa=1e-12))
+        >>> paid = Debit(100, 2, ())
+        >>> paid.covers(2 * item.price(), 1e-12), paid.covers(3 * item.price(), 1e-12)
+        (True, False)
+        """
+        tables = [(n, item.table(kappa)) for n, item, _ in used.terms]
+        known = [(n, table) for n, table in tables if table is not None]
+        return (
+            all(table.kappa <= kappa for _, table in known)
+            and sum(n * table.dearest_at(self.level) for n, table in known) <= self.ticks
+            and sum(n * table.events for n, table in known) <= self.events
+        )
 
     def returned(self, used: Iterable[tuple[tuple[object, ...], int, int | None]]) -> int | None:
         """Return the ticks that these outcomes give back, or None where more came out than was paid for.

@@ -332,7 +332,8 @@ def check_ledger(make_ledger: MakeLedger, *, durable: bool = True, n_kills: int 
     for check in (
         _check_refusals, _check_settling, _check_keys, _check_records, _check_threads, _check_opening,
         _check_all_or_nothing, _check_groups, _check_refunds, _check_overruns, _check_threads_on_an_account,
-        _check_ticks, _check_clock_accounts, _check_clock_refusals, _check_events, _check_clock_export,
+        _check_ticks, _check_clock_accounts, _check_clock_refusals, _check_clock_overruns, _check_events,
+        _check_clock_export,
     ):  # fmt: skip
         check(make_ledger)
     if durable:
@@ -372,6 +373,10 @@ def _check_settling(make_ledger: MakeLedger) -> None:
         ledger.settle(ticket, outcome())
         require(ledger.asked("q0") == EVENT, "Expected `asked` to return the event of a settled key too.")
         require_spent(ledger, ONE, "after settling for less: what was not used flows back")
+        with make_ledger("carried over", ACCOUNTANT) as other:
+            other.reserve("before", ledger.spent, event=EVENT)
+            other.reserve("q0", ledger.spent + ONE, event=EVENT)
+            require_spent(other, 3 * ONE, "after what another ledger spent was reserved, alone and in a sum")
         require_refused(LedgerConflict, "a second settlement", ledger.settle, ticket, outcome(0 * ONE, 4))
         require_spent(ledger, ONE, "after a second settlement was refused")
 
@@ -676,12 +681,30 @@ def _check_clock_refusals(make_ledger: MakeLedger) -> None:
         require(ledger.entries() == [], "Expected nothing on record of prices that a clock cannot take.")
         ticket = ledger.reserve("q0", _QUESTION, event=EVENT)
         # Silence that calls itself half of an answer: what the table does not know gives nothing back.
-        with contextlib.suppress(LedgerConflict, ValueError):
+        with contextlib.suppress(LedgerConflict):
             ledger.settle(ticket, outcome(0.5 * _SILENT, -1))
         spent = _taken(_CLOCKED_START, 1)
         left = _left(_CLOCKED, ledger.spent)
         within = left <= _CLOCKED_START - spent
         require(within, "Expected an outcome that the clock has no table for to give nothing back.")
+
+
+def _check_clock_overruns(make_ledger: MakeLedger) -> None:
+    """Charge a clock for what came out and was not paid for, as much as it may have cost."""
+    dear = ClockTable((0,), ((20 * _UNIT,),), kappa=1e-12)
+    more = (
+        (3 * _QUESTION, "three answers to one question"),
+        (RdpCurve.zcdp(0.05), "a cost above its price, which the clock has no table for"),
+        (Item((RdpCurve.zcdp(0.002),), dear).price(), "another question that takes more of the clock"),
+    )
+    for n, (cost, what) in enumerate(more):
+        with make_ledger(f"clock overrun {n}", _CLOCKED) as ledger:
+            ticket = ledger.reserve("q0", _QUESTION, event=EVENT)
+            require_refused(LedgerConflict, f"{what}, on a clock,", ledger.settle, ticket, outcome(cost))
+            require(ledger.find("q0") is None, f"Expected no record of {what} on a clock.")
+            left = _left(_CLOCKED, ledger.spent)
+            within = left <= _CLOCKED_START - 20 * _UNIT
+            require(within, f"Expected {what} to be charged to a clock in full, {left} ticks are left of it.")
 
 
 def _check_events(make_ledger: MakeLedger) -> None:
