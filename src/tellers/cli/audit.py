@@ -22,7 +22,7 @@ _MECHANISM = "A mechanism"
 MethodName = StrEnum("MethodName", ["losses", "queries", "events"])
 
 
-@options.takes_mechanism(after="delta")
+@options.takes_mechanism(after="delta", sums=True)
 def command(
     run: Annotated[
         Path | None,
@@ -113,6 +113,12 @@ def command(
     of_run = {"shadows": shadows, "canaries": canaries}
     options.refuse(of_run, "for a mechanism, got it", "They belong to a run.")
     named, delta = options.require_for_file(mechanism, delta)
+    if options.is_sum(named):
+        shape = {"teachers": teachers, "classes": classes, "labels": labels, "queries": queries}
+        foreign = {**shape, "method": method, "published": published or None}
+        options.refuse(foreign, f"for --mechanism {named}, whose worst neighbour is known", "Leave it out.")
+        _audit_sum(named, given, delta, 20_000 if samples is None else samples, confidence, as_json=as_json)
+        return
     from ..accounting.audit.mechanism import AdaptiveAsPublished, audit_at_bad_pair, published_claim
     from ..privacy import noise
 
@@ -141,6 +147,26 @@ def command(
         print(json.dumps({**audit.as_dict(), "pair": pair, "published": published}, allow_nan=False))
     else:
         print_mechanism(show.console(), audit, pair, chosen, published=published)
+
+
+def _audit_sum(
+    name: str, given: dict[str, Any], delta: float, n_samples: int, confidence: float, *, as_json: bool
+) -> None:
+    options.require_parameters(name, given)
+    from ..accounting.audit.sums import audit_sum
+    from ..accounting.sum_plan import given_sum
+    from ..privacy import noise
+
+    chosen = given_sum(given["sigma"])
+    with show.progress_bar(1, "releases", wanted=not as_json):
+        audit = audit_sum(
+            chosen, delta=delta, noise=noise.secure(), n_samples=n_samples, confidence=confidence
+        )
+    pair = "Two sums that differ in one ballot, which turned round."
+    if as_json:
+        print(json.dumps({**audit.as_dict(), "pair": pair, "published": False}, allow_nan=False))
+    else:
+        print_mechanism(show.console(), audit, pair, chosen, published=False)
 
 
 def _built(name: str, n_labels: int | None, given: dict[str, Any]) -> Any:

@@ -22,6 +22,7 @@ _WORDS = {
     "pictures": "Preparing recordings",
     "data": "Reading the data",
     "teachers": "Training teachers",
+    "prior": "Buying how often each class or label is true",
     "votes": "Letting them vote",
     "labels": "Releasing labels",
     "anew": "Training teachers anew, without a group whose budget is used",

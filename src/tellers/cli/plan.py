@@ -39,7 +39,7 @@ class PlannedRule(StrEnum):
     clock = "clock"
 
 
-@options.takes_mechanism(after="mechanism")
+@options.takes_mechanism(after="mechanism", sums=True)
 def command(
     delta: options.Delta,
     epsilon: Annotated[
@@ -122,7 +122,8 @@ def command(
 
     With --multilabel examples have many labels, and mechanisms that vote on them are compared. With
     --mechanism and its parameters that one setting is tried. Of tested-gnmax the whole batch is planned: what
-    to propose for so many --queries, or for as many as --epsilon pays for, and the settings to paste.
+    to propose for so many --queries, or for as many as --epsilon pays for, and the settings to paste. Of
+    gaussian-sum it is the least noise that --epsilon affords by either rule, with a prior.
 
     Example:
 
@@ -130,8 +131,20 @@ def command(
     tellers plan --teachers 250 --classes 10 --epsilon 2 --delta 1e-5 --queries 9000
     tellers plan --multilabel --teachers 50 --labels 22 --yes-rate 0.1 --epsilon 20 --delta 1e-5
     tellers plan --mechanism tested-gnmax --teachers 250 --classes 10 --queries 461 --delta 1e-5
+    tellers plan --mechanism gaussian-sum --teachers 2000 --epsilon 1 --delta 1e-5
     """
     named = None if mechanism is None else str(mechanism)
+    if named is not None and options.is_sum(named):
+        foreign = {
+            "classes": classes, "queries": queries, "labels": labels, "plot": plot, "proxy": proxy or None,
+            "against": against if against != "public" else None, "yes_rate": yes_rate,
+            "correlation": correlation, "max_loss": max_loss, "plots": plots,
+            "multilabel": multilabel or None, **given,
+        }  # fmt: skip
+        words = f"with --mechanism {named}, of which the budget alone says the noise"
+        options.refuse(foreign, words)
+        _tell_sum(_needed(epsilon), delta, rule, teachers, as_json=as_json)
+        return
     _require_mechanism(named, given, labels=labels, multilabel=multilabel)
     if named is not None and options.is_one_batch(named):
         foreign = {
@@ -148,8 +161,7 @@ def command(
             as_json=as_json,
         )  # fmt: skip
         return
-    if epsilon is None:
-        raise ValueError("Expected --epsilon, the budget, got none. For example: --epsilon 2")
+    epsilon = _needed(epsilon)
     if len(proxy or []) > 1:
         raise ValueError("Expected one --proxy to plan on, got several. Leave the others out.")
     queries, one_proxy = 10_000 if queries is None else queries, proxy[0] if proxy else None
@@ -221,6 +233,69 @@ def command(
         for_people = partial(_print_plans, plans, budget, top)
     told = {"epsilon": epsilon, "delta": delta, **told, "notes": notes}
     show.tell(told, for_people, as_json=as_json)
+
+
+def _needed(epsilon: float | None) -> float:
+    if epsilon is None:
+        raise ValueError("Expected --epsilon, the budget, got none. For example: --epsilon 2")
+    return epsilon
+
+
+def _tell_sum(
+    epsilon: float, delta: float, rule: PlannedRule, teachers: int | None, *, as_json: bool
+) -> None:
+    """Plan a Gaussian sum by each rule that is asked for, and say what to paste."""
+    from ..accounting.sum_plan import plan_sum
+    from ..privacy.budget import RULES, Accountant, Budget
+
+    budget = Budget(epsilon, delta)
+    rules = RULES if rule is PlannedRule.auto else (rule.value,)
+    plans = {name: plan_sum(Accountant.by(name, budget)) for name in rules}
+    best = min(plans, key=lambda name: plans[name].scores.sigma)
+    found, prior = plans[best], plans[best].prior
+    assert prior is not None  # it has a share
+    notes = ["More teachers are better: 5 rows each are enough. The price does not go by the pool."]
+    if teachers is not None and found.scores.sigma > teachers:
+        notes.append(
+            f"{teachers:,} teachers say less than the noise of one entry, {found.scores.sigma:.4g}: a run is "
+            "refused. Take more teachers, or a larger budget."
+        )
+    stated = epsilon if best == "clock" else found.price().epsilon(delta)
+    sections: dict[str, dict[str, Any]] = {
+        "teachers": {"model": "auto"}, "mechanism": {"name": "gaussian-sum"},
+        "budget": {"epsilon": epsilon, "delta": delta, "rule": best}, "student": {"model": "auto"},
+    }  # fmt: skip
+    if teachers is not None:
+        sections = {"partition": {"n_teachers": teachers}, **sections}
+    lines = [
+        "\n".join([f"[{title}]", *(f"{name} = {json.dumps(value)}" for name, value in section.items())])
+        for title, section in sections.items()
+    ]
+    told = {
+        "epsilon": epsilon, "delta": delta, "rule": best, "stated": stated, "mu": found.mu,
+        "sigma": found.scores.sigma, "steps": found.scores.steps, "prior_sigma": prior.sigma,
+        "rules": {name: one.scores.sigma for name, one in plans.items()}, "toml": "\n".join(lines),
+        "notes": notes,
+    }  # fmt: skip
+    show.tell(told, _print_sum, as_json=as_json)
+
+
+def _print_sum(told: dict[str, Any]) -> None:
+    screen = show.console()
+    screen.print()
+    found = f"sigma {told['sigma']:.4g}"
+    screen.print(
+        show.headline("One sum for the whole pool: ", found, " on every entry, in norms of one ballot.\n")
+    )
+    by_rule = {"renyi": "at a Rényi order", "clock": "on a clock"}
+    rows = show.table("the budget is held", "sigma", numbers=[1])
+    for name, sigma in told["rules"].items():
+        rows.add_row(by_rule[name], f"{sigma:.4g}")
+    screen.print(show.indented(rows))
+    stated = f"epsilon {show.figure(told['stated'])} at delta {told['delta']:g} ({told['rule']})"
+    screen.print(f"A run states {stated}; the prior is bought with sigma {told['prior_sigma']:.4g}.")
+    screen.print("\nPaste into the settings of a run:\n", style="dim")
+    screen.print(told["toml"], markup=False, highlight=False)
 
 
 def _tell_test(

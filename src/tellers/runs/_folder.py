@@ -40,6 +40,7 @@ from .personal.assignment import Assignment, plan_as_dict
 from .result import PUBLICATION, write_json
 from .settings.files import config_as_dict, read_config, with_absolute_paths, write_config
 from .settings.sections import RunConfig
+from .settings.sum import AUTO
 
 
 class Place:
@@ -154,6 +155,11 @@ def begin(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
 def require_one_question(config: RunConfig) -> None:
     """Refuse a budget that does not pay for the first question of all; groups have budgets of their own."""
     if config.personal.variant:
+        return
+    if config.mechanism.is_sum:
+        from ._summing import require_affordable
+
+        require_affordable(config, config.accountant, n_teachers=public_counts(config)["n_teachers"])
         return
     if knows_less(config):
         return  # `open_books` looks again, with the data at hand and before a teacher is trained
@@ -285,12 +291,19 @@ def require_plan(folder: RunFolder, plan: dict[str, Any]) -> None:
 
 
 def make_teacher(config: RunConfig, tables: Tables) -> Any:
-    """Return one of the teachers before it is taught."""
+    """Return one of the teachers before it is taught, or None where a sum has its own."""
+    if config.teachers.model == AUTO:
+        return None
     return make_model(config.teachers.model, config.teachers.parameters, **_shape(tables))
 
 
 def make_student(config: RunConfig, tables: Tables) -> Any:
-    """Return the student before it is taught; a network has an output for each of many labels."""
+    """Return the student before it is taught, or None where a sum has its own.
+
+    A network has an output for each of many labels.
+    """
+    if config.student.model == AUTO:
+        return None
     model = make_model(config.student.model, config.student.parameters, **_shape(tables))
     if not (tables.many_labels and is_network(model)):
         return model
@@ -308,6 +321,12 @@ def require_able(config: RunConfig, tables: Tables) -> None:
             f"together, got {config.teachers.timeout:g} seconds. Leave it out."
         )
     model, name = make_student(config, tables), config.student.model
+    if config.mechanism.is_sum:
+        from .sums import require_models
+
+        require_models(teacher, model, one_class=not tables.many_labels)
+        config.sum.asked().declared(tables.n_outputs)
+        return
     STUDENT_KINDS[config.student.kind].require(model)
     if hasattr(model, "require_fit"):
         model.require_fit(tables.pool.shape, n_labels=tables.n_outputs)
@@ -367,7 +386,12 @@ def open_books(
             return ledger
         if assignment is not None:
             require_no_groups(ledger)
-        if ledger.asked(f"{folder.key}/0") is None:
+        if config.mechanism.is_sum:
+            from ._summing import require_affordable
+
+            n_teachers = {**public_counts(config), **(known or {})}["n_teachers"]
+            require_affordable(config, accountant, ledger, key=folder.key, n_teachers=n_teachers)
+        elif ledger.asked(f"{folder.key}/0") is None:
             price = first_price(config, **(known or public_counts(config)))
             can_pay(config, price)
             accountant.require(ledger.spent, price, key=f"{folder.key}/0")
@@ -489,6 +513,15 @@ def part_statistics(Y: NDArray[Any], parts: Sequence[NDArray[np.int64]]) -> dict
 
 def _span(values: ArrayLike) -> tuple[int, int]:
     return int(np.min(values)), int(np.max(values))
+
+
+def require_queries(config: RunConfig, what_for: str, advice: str) -> None:
+    """Refuse a run of a Gaussian sum, of whose scores no file is kept."""
+    if config.mechanism.is_sum:
+        raise ValueError(
+            f"Expected a run that asks query by query, {what_for}, got one of mechanism "
+            f'"{config.mechanism.name}", whose scores are kept in no file. {advice}'
+        )
 
 
 def keep_troubles(folder: RunFolder, troubles: Sealed[dict[int, str]]) -> None:

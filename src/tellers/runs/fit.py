@@ -19,7 +19,6 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state, validation
 
 from ..data.dataset import count_copies
@@ -43,7 +42,7 @@ from ..teachers.ensemble import train_ensemble
 from ..teachers.models import describe_estimator
 from ..teachers.partitions import partition
 from ..teachers.pool import VotedPool
-from ._catalogue import make_model
+from ._catalogue import make_model, model_name
 from ._numbers import label_counts, queries_part, tested_part, versions_of
 from ._voting import Spending, begin_asking, counts_of, spent_on
 from .card import ModelCard, export_student
@@ -281,11 +280,6 @@ def seed_number(random_state: Any) -> int:
 def model_or_default(model: Any) -> Any:
     """Return what was given, or else logistic regression on features of one scale."""
     return make_model("scaled_logistic") if model is None else model
-
-
-def model_name(model: Any) -> str:
-    """Return the name of an estimator's class, of a pipeline's last step."""
-    return type(model.steps[-1][1] if isinstance(model, Pipeline) else model).__name__
 
 
 def agreed_n_teachers(n_teachers: int | None, n_rows: int, *, by_name: bool) -> int:

@@ -9,9 +9,9 @@ from dataclasses import MISSING, dataclass
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, create_model
+from pydantic import BaseModel, Field, create_model
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticCustomError, core_schema
+from pydantic_core import core_schema
 
 from ...data._records import NAMED
 from ...mechanisms.base import Mechanism, is_by_batch
@@ -67,7 +67,7 @@ class MechanismConfig(metaclass=Explaining):
         self, *, name: str = "confident", given: Mapping[str, Any] | None = None, **changed: Any
     ) -> None:
         said = {**(given or {}), **changed}  # `dataclasses.replace` hands on what was given
-        checked = _model(_asked_by_runs()).model_validate({"name": name, **said})
+        checked = _model(names()).model_validate({"name": name, **said})
         values = {key: getattr(checked, key) for key in parameters()}
         object.__setattr__(self, "name", checked.name)  # type: ignore[attr-defined]
         object.__setattr__(self, "given", {key: value for key, value in values.items() if value is not None})
@@ -83,7 +83,7 @@ class MechanismConfig(metaclass=Explaining):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
-        return _model(_asked_by_runs()).model_json_schema()
+        return _model(names()).model_json_schema()
 
     @classmethod
     def declared(cls) -> dict[str, FieldInfo]:
@@ -92,7 +92,7 @@ class MechanismConfig(metaclass=Explaining):
         >>> list(MechanismConfig.declared())[:2]
         ['name', 'gamma']
         """
-        return _model(_asked_by_runs()).model_fields
+        return _model(names()).model_fields
 
     def told(self) -> dict[str, FieldInfo]:
         """Return the options that a written file shows: those for labels only with a mechanism for them.
@@ -112,6 +112,11 @@ class MechanismConfig(metaclass=Explaining):
     def is_for_labels(self) -> bool:
         """Return whether it is a mechanism for many labels per row."""
         return answers_of(self.kind) == "labels"
+
+    @property
+    def is_sum(self) -> bool:
+        """Return whether it releases the scores of a whole pool at once, by the section [sum]."""
+        return answers_of(self.kind) == "scores"
 
     @property
     def hears_student(self) -> bool:
@@ -141,6 +146,13 @@ class MechanismConfig(metaclass=Explaining):
         if unfit:
             yield wrong("mechanism.name", unfit)
             return
+        if self.is_sum:
+            for name in self.given:
+                words = f'Expected no {name} with mechanism "{self.name}", got one. Its noise is in [sum].'
+                yield wrong(f"mechanism.{name}", words, "mechanism.name")
+            if not self.given:
+                yield from whole._mechanism_refusals()
+            return
         own = [one for one in declared_fields(self.kind) if not one.metadata.get("of_votes")]
         missing = [one.name for one in own if one.default is MISSING and one.name not in self.given]
         foreign = [name for name in self.given if name not in [one.name for one in own]]
@@ -164,30 +176,22 @@ class MechanismConfig(metaclass=Explaining):
         return wrong(f"mechanism.{about[-1] if about else 'name'}", str(error), "mechanism.name")
 
 
-def _asked_by_runs() -> tuple[str, ...]:
-    """Return the mechanisms that a run can ask: all but those of scores, which take a whole pool at once."""
-    return tuple(name for name in names() if answers_of(mechanism_named(name)) != "scores")
-
-
-def _refuse_scores(name: Any) -> Any:
-    """Refuse by its reason a mechanism that is there, but not for settings."""
-    if isinstance(name, str) and name in names("scores"):
-        words = (
-            f'Expected a mechanism that answers query by query, got "{name}", which releases the scores of a '
-            "whole pool at once. Ask a room from Python: room.ask(X_pool, key=...)."
-        )
-        raise PydanticCustomError("told", "{words}", {"words": words})
-    return name
+def unfit_for_queries(name: str) -> str:
+    """Return why a mechanism that takes the scores of a whole pool is not for who asks query by query."""
+    return (
+        f'Expected a mechanism that answers query by query, got "{name}", which releases the scores of a '
+        "whole pool at once. Ask it by a run: tellers run."
+    )
 
 
 @cache
 def _model(known: tuple[str, ...]) -> type[BaseModel]:
     """Return the options that these mechanisms make, with their types and limits."""
     summaries = " ".join(f"{name}: {summary_of(name)}." for name in names("classes"))
-    words = f"{summaries} Names for many labels are with [labels]."
+    sums = " ".join(f"{name}: {summary_of(name)}; see [sum]." for name in names("scores"))
+    words = f"{summaries} {sums} Names for many labels are with [labels]."
     choices: Any = Literal[known]
-    name: Any = Annotated[choices, BeforeValidator(_refuse_scores)]
-    fields: dict[str, Any] = {"name": (name, option("confident", words))}
+    fields: dict[str, Any] = {"name": (choices, option("confident", words))}
     fields |= {one.name: _option(one) for one in parameters().values()}
     return create_model("mechanism", __config__=CHECKS, **fields)
 
@@ -284,11 +288,11 @@ class LabelsConfig(Options, title="labels"):
         if not self.names:
             yield from self._without_names(whole)
             return
-        if not chosen.is_for_labels:
+        if not chosen.is_for_labels and not chosen.is_sum:
             yield wrong(
                 _CHOSEN,
-                f"Expected one of {', '.join(names('labels'))} where rows have many labels, got "
-                f'"{chosen.name}". For example: name = "binary" and sigma = 8.0 in [mechanism]',
+                f"Expected one of {', '.join((*names('labels'), *names('scores')))} where rows have many "
+                f'labels, got "{chosen.name}". For example: name = "binary" and sigma = 8.0 in [mechanism]',
                 _NAMES,
             )
         if not data.record.load_labels:
