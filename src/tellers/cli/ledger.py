@@ -111,8 +111,13 @@ def _of_clock(charged: "RdpCurve", start: int | None) -> dict[str, float]:
 
 
 def row(entry: "Entry", delta: float, start: int | None = None) -> dict[str, Any]:
-    """Return one question as JSON shows it; `start` are the ticks that a clock begins with."""
-    release = entry.release
+    """Return one question as JSON shows it; `start` are the ticks that a clock begins with.
+
+    Of a batch that was tested it says whether it passed, and what the test took of delta.
+    """
+    from ..privacy._price import delta_of, epsilon_in_all
+
+    release, own = entry.release, delta_of(entry.charged)
     n_queries = entry.event.get("n_queries", None if release is None else len(release))
     outcome = "settled" if release is not None else "overran"
     return {
@@ -121,11 +126,14 @@ def row(entry: "Entry", delta: float, start: int | None = None) -> dict[str, Any
         "noise": entry.event.get("noise"),
         "n_queries": n_queries,
         **_told(release),
-        "reserved": entry.reserved.epsilon(delta),
-        "charged": entry.charged.epsilon(delta),
+        "reserved": epsilon_in_all(entry.reserved, delta),
+        "charged": epsilon_in_all(entry.charged, delta),
         **_of_clock(entry.charged, start),
+        **(
+            {"delta": own, "passed": None if release is None else bool(release.answered.any())} if own else {}
+        ),
         "state": outcome if entry.is_settled else "open",
-        "accounts": {name: paid.charged.epsilon(delta) for name, paid in entry.also.items()},
+        "accounts": {name: epsilon_in_all(paid.charged, delta) for name, paid in entry.also.items()},
     }
 
 
@@ -169,7 +177,7 @@ def print_rows(told: dict[str, Any], *, delta: float) -> None:
             show.figure(each["reserved"]),
             show.figure(each["charged"]),
             *([f"{100 * each['of_clock']:.2f} %"] if on_clock else []),
-            each["state"],
+            each["state"] + _test_words(each),
             _plain(", ".join(each["accounts"])),
             style="" if each["state"] == "settled" else "yellow",
         )
@@ -181,6 +189,13 @@ def print_rows(told: dict[str, Any], *, delta: float) -> None:
     screen.print(
         f"[dim]Each {which} is of that question alone, at delta {delta:g}; they do not add up.{more}[/dim]\n"
     )
+
+
+def _test_words(each: dict[str, Any]) -> str:
+    if "delta" not in each:
+        return ""
+    known = {True: "passed its test", False: "failed its test", None: "with a test"}
+    return f", {known[each['passed']]}, delta {each['delta']:g}"
 
 
 def print_verified(told: dict[str, Any], *, compared: bool) -> None:
@@ -196,17 +211,19 @@ def print_verified(told: dict[str, Any], *, compared: bool) -> None:
 
 def repriced(again: "Repricing", delta: float) -> dict[str, Any]:
     """Return a repricing as JSON shows it."""
+    from ..privacy._price import epsilon_in_all
+
     return {
         "delta": delta,
-        "charged": again.charged.epsilon(delta),
-        "repriced": again.repriced.epsilon(delta),
+        "charged": epsilon_in_all(again.charged, delta),
+        "repriced": epsilon_in_all(again.repriced, delta),
         "questions": [
             {
                 "key": each.key,
                 "mechanism": each.mechanism,
                 "n_queries": each.n_queries,
-                "charged": each.charged.epsilon(delta),
-                "repriced": None if each.repriced is None else each.repriced.epsilon(delta),
+                "charged": epsilon_in_all(each.charged, delta),
+                "repriced": None if each.repriced is None else epsilon_in_all(each.repriced, delta),
                 "why": each.why,
             }
             for each in again.questions

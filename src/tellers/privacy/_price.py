@@ -1,5 +1,6 @@
 """Prices: what a query costs at every Rényi order and on a clock, as one value that travels."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -151,6 +152,17 @@ def delta_of(price: RdpCurve) -> float:
     0.0
     """
     return price.delta if isinstance(price, Price) else 0.0
+
+
+def epsilon_in_all(price: RdpCurve, delta: float) -> float:
+    """Return the epsilon of a price at a delta of which its own part, that of a test, is taken first.
+
+    >>> tested = with_delta(RdpCurve.zcdp(0.1), 5e-6)
+    >>> epsilon_in_all(tested, 1e-5) == RdpCurve.zcdp(0.1).epsilon(5e-6), epsilon_in_all(tested, 1e-6)
+    (True, inf)
+    """
+    left = delta - delta_of(price)
+    return price.epsilon(left) if left > 0 else math.inf
 
 
 def with_delta(curve: RdpCurve, delta: float) -> RdpCurve:

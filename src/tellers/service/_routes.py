@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from ..errors import BudgetExhausted, KeyReused, LedgerConflict, Unsettled
 from ..ledger.base import Entry
+from ..privacy._price import epsilon_in_all
 from ..privacy.release import describe
 from ._keys import Key, Role
 from ._labels import LabelService, silent_queries
@@ -418,7 +419,7 @@ def _record(
         n_answered=0 if release is None else len(release) - n_silent,
         n_silent=n_silent,
         settled=entry.is_settled,
-        epsilon=entry.charged.epsilon(service.served.budget.delta),
+        epsilon=epsilon_in_all(entry.charged, service.served.budget.delta),
         mechanism=_mechanism(entry.event),
         labels=release.labels.tolist() if own and release is not None else None,
     )

@@ -423,6 +423,10 @@ class BudgetConfig(Options, title="budget"):
             when = f'with variant = "{whole.personal.variant}" in [personal]'
             advice = "A clock has no largest of several prices."
             yield from whole.expect("budget.rule", ("renyi",), when, "personal.variant", advice=advice)
+        if whole.mechanism.is_one_batch:
+            when = f'with mechanism "{whole.mechanism.name}", whose test takes a part of delta'
+            advice = "A clock has no price of it."
+            yield from whole.expect("budget.rule", ("renyi",), when, "mechanism.name", advice=advice)
         if (self.stop == "private") != (self.private_epsilon > 0):
             wanted = "above 0" if self.stop == "private" else "0"
             yield wrong(

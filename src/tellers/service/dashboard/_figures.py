@@ -16,6 +16,7 @@ from ...accounting.plan import Consensus, expected_of
 from ...errors import LedgerConflict
 from ...ledger._chain import ChainedLedger
 from ...ledger.base import Entry
+from ...privacy._price import epsilon_in_all
 from ...privacy.budget import Accountant
 from ...privacy.rdp import RdpCurve
 from .._labels import LabelService, owner, silent_queries
@@ -294,7 +295,7 @@ class Snapshot:
     def _question(self, number: int) -> QuestionRow:
         entry = self.entries[number]
         student, key = owner(entry.key)
-        epsilon = entry.charged.epsilon(self.delta)
+        epsilon = epsilon_in_all(entry.charged, self.delta)
         return QuestionRow(number, student, key, outcomes_of(entry), entry.is_settled, epsilon)
 
 
