@@ -261,16 +261,11 @@ def _tell_sum(
             "refused. Take more teachers, or a larger budget."
         )
     stated = epsilon if best == "clock" else found.price().epsilon(delta)
-    sections: dict[str, dict[str, Any]] = {
-        "teachers": {"model": "auto"}, "mechanism": {"name": "gaussian-sum"},
-        "budget": {"epsilon": epsilon, "delta": delta, "rule": best}, "student": {"model": "auto"},
-    }  # fmt: skip
-    if teachers is not None:
-        sections = {"partition": {"n_teachers": teachers}, **sections}
-    lines = [
-        "\n".join([f"[{title}]", *(f"{name} = {json.dumps(value)}" for name, value in section.items())])
-        for title, section in sections.items()
-    ]
+    lines = [] if teachers is None else ["[partition]", f"n_teachers = {teachers}"]
+    lines += [
+        "[teachers]", 'model = "auto"', "[mechanism]", 'name = "gaussian-sum"', "[budget]",
+        f"epsilon = {epsilon:g}", f"delta = {delta:g}", f'rule = "{best}"', "[student]", 'model = "auto"',
+    ]  # fmt: skip
     told = {
         "epsilon": epsilon, "delta": delta, "rule": best, "stated": stated, "mu": found.mu,
         "sigma": found.scores.sigma, "steps": found.scores.steps, "prior_sigma": prior.sigma,
@@ -287,11 +282,7 @@ def _print_sum(told: dict[str, Any]) -> None:
     screen.print(
         show.headline("One sum for the whole pool: ", found, " on every entry, in norms of one ballot.\n")
     )
-    by_rule = {"renyi": "at a Rényi order", "clock": "on a clock"}
-    rows = show.table("the budget is held", "sigma", numbers=[1])
-    for name, sigma in told["rules"].items():
-        rows.add_row(by_rule[name], f"{sigma:.4g}")
-    screen.print(show.indented(rows))
+    screen.print("By rule: " + ", ".join(f"{sigma:.4g} ({name})" for name, sigma in told["rules"].items()))
     stated = f"epsilon {show.figure(told['stated'])} at delta {told['delta']:g} ({told['rule']})"
     screen.print(f"A run states {stated}; the prior is bought with sigma {told['prior_sigma']:.4g}.")
     screen.print("\nPaste into the settings of a run:\n", style="dim")

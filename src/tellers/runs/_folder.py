@@ -21,6 +21,7 @@ from ..data.dataset import count_copies
 from ..errors import BudgetExhausted, LedgerConflict
 from ..ledger._chain import ChainedLedger
 from ..ledger.base import require_no_groups
+from ..ledger.memory import MemoryLedger
 from ..ledger.opening import is_url, open_ledger
 from ..mechanisms.base import accountant_for, is_by_batch, price_of
 from ..privacy._files import write_whole
@@ -157,9 +158,7 @@ def require_one_question(config: RunConfig) -> None:
     if config.personal.variant:
         return
     if config.mechanism.is_sum:
-        from ._summing import require_affordable
-
-        require_affordable(config, config.accountant, n_teachers=public_counts(config)["n_teachers"])
+        _require_sum(config, public_counts(config)["n_teachers"], MemoryLedger(config.accountant))
         return
     if knows_less(config):
         return  # `open_books` looks again, with the data at hand and before a teacher is trained
@@ -180,6 +179,14 @@ def require_one_question(config: RunConfig) -> None:
         f"{needed:.3g} at delta {delta:g}. Raise the budget, or the noise (sigma); more teachers bear more "
         "noise. Nothing was asked."
     )
+
+
+def _require_sum(config: RunConfig, n_teachers: int, books: Any, *, key: str = "run") -> None:
+    """Refuse a sum that a ledger does not pay for with its prior, but for what the run under `key` has."""
+    from .sums import planned
+
+    held, chosen = books.accountant, config.sum.asked()
+    planned(held, books, planner=held, chosen=chosen, key=key, n_teachers=n_teachers)
 
 
 def public_counts(config: RunConfig, tables: Tables | None = None) -> dict[str, int]:
@@ -387,10 +394,8 @@ def open_books(
         if assignment is not None:
             require_no_groups(ledger)
         if config.mechanism.is_sum:
-            from ._summing import require_affordable
-
-            n_teachers = {**public_counts(config), **(known or {})}["n_teachers"]
-            require_affordable(config, accountant, ledger, key=folder.key, n_teachers=n_teachers)
+            n_teachers = (known or public_counts(config))["n_teachers"]
+            _require_sum(config, n_teachers, ledger, key=folder.key)
         elif ledger.asked(f"{folder.key}/0") is None:
             price = first_price(config, **(known or public_counts(config)))
             can_pay(config, price)

@@ -46,7 +46,7 @@ from ._catalogue import make_model, model_name
 from ._numbers import label_counts, queries_part, tested_part, versions_of
 from ._voting import Spending, begin_asking, counts_of, spent_on
 from .card import ModelCard, export_student
-from .labelling import AfterFail, Labels, Order, check_asking, guaranteed_epsilon, label_pool
+from .labelling import AfterFail, Labels, Order, check_asking, label_pool
 from .personal.assignment import Assignment, PlanOptions, Variant, arrange, plan_as_dict
 from .personal.consent import Consent, read_consent
 from .personal.plan import PersonalPlan
@@ -72,6 +72,7 @@ from .sums import (
     ask_sum,
     require_known,
     require_models,
+    spent_on_sum,
     sum_question,
     sums_of,
     wants_sum,
@@ -603,7 +604,7 @@ class Fitting:
                         X, y, pool, assignment, accountant=accountant, ledger=ledger, noise=source, key=key,
                         seeds=seeds, public=given,
                     )  # fmt: skip
-                    spending = self._spent_on_sum(found, ledger, accountant)
+                    spending = spent_on_sum(found, ledger, accountant, alone=self.ledger is None)
                     self._record(
                         found.labels, rows, spending, ledger=ledger, held=accountant, reasons=reasons
                     )
@@ -692,14 +693,6 @@ class Fitting:
         )  # fmt: skip
         self.mechanism_, self.prior_, self.troubles_ = found.plan.scores, found.prior, found.troubles
         return found
-
-    def _spent_on_sum(self, found: Summed, ledger: Ledger, accountant: Accountant) -> Spending:
-        """Return what may be stated: what a sum and its prior cost was known before the first of them."""
-        most = found.plan.price() if self.ledger is None else None
-        epsilon, charged = guaranteed_epsilon(ledger, accountant, most=most), accountant.epsilon(ledger.spent)
-        left = None if accountant.clock is None else accountant.left(ledger.spent)
-        curve = ((len(found.release), charged, left),)
-        return Spending(epsilon, charged, curve, shared=self.ledger is not None, left=left)
 
     def _reasons(self, *, declared: bool, pooled: bool, seeded: bool) -> list[str]:
         """Return why no epsilon may be stated, and warn; refuse where a ledger is kept all the same."""

@@ -30,7 +30,8 @@ from ..students.sums import SumStudent, fit_sum, released_frequencies
 from ..teachers.ensemble import Ensemble, is_network, train_ensemble
 from ..teachers.frequencies import LabelFrequencies
 from ..teachers.partitions import Partition
-from .labelling import Labels
+from ._voting import Spending
+from .labelling import Labels, guaranteed_epsilon
 from .room import Room
 
 Floats = NDArray[np.float64]
@@ -320,3 +321,19 @@ def ask_sum(
         )
     whole = replace(taught, model=Pipeline([("scale", scaler), ("model", taught.model)]))
     return Summed(plan, prior, release, whole, ensemble.troubles)
+
+
+def spent_on_sum(
+    found: Summed, ledger: Ledger, accountant: Accountant, *, alone: bool, besides: str | None = None
+) -> Spending:
+    """Return what may be stated: what a sum and its prior cost was known before the first of them.
+
+    With others on the ledger it is the budget; `besides` are the questions that are told apart.
+    """
+    most, charged = found.plan.price() if alone else None, accountant.epsilon(ledger.spent)
+    epsilon = guaranteed_epsilon(ledger, accountant, most=most, besides=besides)
+    told: dict[str, Any] = {}
+    if accountant.clock is not None:
+        told = {"left": accountant.left(ledger.spent), "renyi": ledger.spent.epsilon(accountant.budget.delta)}
+    curve = ((len(found.release), charged, told.get("left")),)
+    return Spending(epsilon, charged, curve, shared=not alone, **told)

@@ -80,8 +80,7 @@ class SumConfig(Options, title="sum"):
             return
         n_columns = len(whole.labels.names or whole.data.classes)
         if self.prior and n_columns and len(self.prior) != n_columns:
-            kind = "labels" if whole.labels.names else "classes"
-            words = f"Expected one share for each of {n_columns} {kind}, got {len(self.prior)}."
+            words = f"Expected one share for each of {n_columns} classes or labels, got {len(self.prior)}."
             yield wrong("sum.prior", words, "labels.names", "data.classes")
         if self.prior and "prior_share" in self.changed():
             yield only("sum.prior_share", "a prior that is bought, prior = []", "sum.prior")
