@@ -177,25 +177,21 @@ def print_rows(told: dict[str, Any], *, delta: float) -> None:
             show.figure(each["reserved"]),
             show.figure(each["charged"]),
             *([f"{100 * each['of_clock']:.2f} %"] if on_clock else []),
-            each["state"] + _test_words(each),
+            {True: "passed its test", False: "failed its test"}.get(each.get("passed"), each["state"]),
             _plain(", ".join(each["accounts"])),
             style="" if each["state"] == "settled" else "yellow",
         )
     screen.print()
     screen.print(show.indented(shown))
+    tests = {f"{each['delta']:g}" for each in rows if "delta" in each}
+    if tests:
+        screen.print(f"A test took delta {' or '.join(sorted(tests))}, whatever came out.")
     older = told["n_entries"] - len(rows)
     more = f" {older:,} older ones are not shown: --limit 0 shows all." if older else ""
     which = "Rényi epsilon" if on_clock else "epsilon"
     screen.print(
         f"[dim]Each {which} is of that question alone, at delta {delta:g}; they do not add up.{more}[/dim]\n"
     )
-
-
-def _test_words(each: dict[str, Any]) -> str:
-    if "delta" not in each:
-        return ""
-    known = {True: "passed its test", False: "failed its test", None: "with a test"}
-    return f", {known[each['passed']]}, delta {each['delta']:g}"
 
 
 def print_verified(told: dict[str, Any], *, compared: bool) -> None:
