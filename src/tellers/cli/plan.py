@@ -357,8 +357,8 @@ def _by_rule(
     return {"rules": {"renyi": found.n_renyi, "clock": found.n_clock, "better": found.better}}
 
 
-def _print_settings(screen: "Console", mechanism: Any) -> None:
-    """Print the section of a settings file that asks for a mechanism."""
+def _print_settings(screen: "Console", mechanism: Any, told: dict[str, Any]) -> None:
+    """Print the sections of a settings file that ask for a mechanism, on a clock where that gives more."""
     from ..mechanisms.registry import declared_fields, name_of
 
     if not name_of(mechanism):
@@ -369,6 +369,8 @@ def _print_settings(screen: "Console", mechanism: Any) -> None:
         # How many labels there are stands in [labels], and groups are by name there.
         if value not in (None, field.default) and field.name not in ("n_labels", "groups"):
             lines.append(f"{field.name} = {json.dumps(value)}")
+    if told.get("rules", {}).get("better") == "clock":
+        lines += ["[budget]", f"epsilon = {told['epsilon']:g}", f"delta = {told['delta']:g}", 'rule = "clock"']
     screen.print("\n".join(lines) + "\n", markup=False, highlight=False)
 
 
@@ -386,8 +388,8 @@ def _print_rules(screen: "Console", told: dict[str, Any]) -> None:
     more = f"{clock:,} queries on a clock, {renyi:,} at a Rényi order ({clock / renyi - 1:+.0%})"
     screen.print(f"By rule: {more}.", markup=False)
     screen.print(
-        'Begin with rule = "clock" for more labels: the whole budget is stated then, and what the run cost '
-        "cannot be published.\n",
+        'The table goes by the Rényi order. With rule = "clock" the whole budget is stated, and what the run '
+        "cost cannot be published.\n",
         markup=False,
         style="dim",
     )
@@ -438,7 +440,7 @@ def _print_plans(plans: "list[LabelPlan]", budget: "Budget", top: int, told: dic
         return
     found = f"{best.n_labels:,.0f} labels, {best.accuracy:.1%} right"
     screen.print(show.headline("Best: ", found, f", from {best.n_queries:,} queries by {best.mechanism}.\n"))
-    _print_settings(screen, best.mechanism)
+    _print_settings(screen, best.mechanism, told)
     _print_rules(screen, told)
     parameters = {"sigma": "sigma", "threshold": "threshold", "sigma_threshold": "its sigma"}
     headings = ("queries", "labels", "right", "exact", "public", "tells (kbit)", "")
@@ -523,7 +525,7 @@ def _print_advice(advice: "Advice", budget: "Budget", top: int, told: dict[str, 
     else:
         found = f"{best.n_queries:,} queries by {_called(best)}"
         screen.print(show.headline("Best: ", found, f" ({_label_parameters(best)}), under the public price."))
-        _print_settings(screen, best.mechanism)
+        _print_settings(screen, best.mechanism, told)
         _print_rules(screen, told)
     screen.print(Text.assemble(("\nBallots: ", "bold"), (regime.name, "bold"), f". {regime.why}"))
     screen.print(f"{regime.advice}\n")
