@@ -117,7 +117,12 @@ def command(
         shape = {"teachers": teachers, "classes": classes, "labels": labels, "queries": queries}
         foreign = {**shape, "method": method, "published": published or None}
         options.refuse(foreign, f"for --mechanism {named}, whose worst neighbour is known", "Leave it out.")
-        _audit_sum(named, given, delta, 20_000 if samples is None else samples, confidence, as_json=as_json)
+        from ..privacy import noise
+
+        how = {"delta": delta, "noise": noise.secure(), "confidence": confidence}
+        with show.progress_bar(1, "releases", wanted=not as_json):
+            chosen, audit = _audit_sum(named, given, n_samples=20_000 if samples is None else samples, **how)
+        _tell(audit, "Two sums that differ in one ballot, which turned round.", chosen, False, as_json)
         return
     from ..accounting.audit.mechanism import AdaptiveAsPublished, audit_at_bad_pair, published_claim
     from ..privacy import noise
@@ -143,30 +148,23 @@ def command(
             claim=published_claim(chosen) if published else None,
             progress=progress,
         )
+    _tell(audit, pair, chosen, published, as_json)
+
+
+def _tell(audit: "MechanismAudit", pair: str, chosen: object, published: bool, as_json: bool) -> None:
     if as_json:
         print(json.dumps({**audit.as_dict(), "pair": pair, "published": published}, allow_nan=False))
     else:
         print_mechanism(show.console(), audit, pair, chosen, published=published)
 
 
-def _audit_sum(
-    name: str, given: dict[str, Any], delta: float, n_samples: int, confidence: float, *, as_json: bool
-) -> None:
+def _audit_sum(name: str, given: dict[str, Any], **how: Any) -> tuple[Any, "MechanismAudit"]:
     options.require_parameters(name, given)
     from ..accounting.audit.sums import audit_sum
     from ..accounting.sum_plan import given_sum
-    from ..privacy import noise
 
     chosen = given_sum(given["sigma"])
-    with show.progress_bar(1, "releases", wanted=not as_json):
-        audit = audit_sum(
-            chosen, delta=delta, noise=noise.secure(), n_samples=n_samples, confidence=confidence
-        )
-    pair = "Two sums that differ in one ballot, which turned round."
-    if as_json:
-        print(json.dumps({**audit.as_dict(), "pair": pair, "published": False}, allow_nan=False))
-    else:
-        print_mechanism(show.console(), audit, pair, chosen, published=False)
+    return chosen, audit_sum(chosen, **how)
 
 
 def _built(name: str, n_labels: int | None, given: dict[str, Any]) -> Any:

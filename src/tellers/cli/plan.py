@@ -370,7 +370,8 @@ def _print_settings(screen: "Console", mechanism: Any, told: dict[str, Any]) -> 
         if value not in (None, field.default) and field.name not in ("n_labels", "groups"):
             lines.append(f"{field.name} = {json.dumps(value)}")
     if told.get("rules", {}).get("better") == "clock":
-        lines += ["[budget]", f"epsilon = {told['epsilon']:g}", f"delta = {told['delta']:g}", 'rule = "clock"']
+        budget = [f"{name} = {told[name]:g}" for name in ("epsilon", "delta")]
+        lines += ["[budget]", *budget, 'rule = "clock"']
     screen.print("\n".join(lines) + "\n", markup=False, highlight=False)
 
 

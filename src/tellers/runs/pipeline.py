@@ -225,18 +225,16 @@ def _carry_out(
         if until == "data":
             keep_parts(folder, tables, assignment)
     voting = Voting(config, tables, folder, assignment, steps.step, steps.show)
+    if until == "teachers":
+        voting.train(absent)
+    if until in ("data", "teachers"):
+        return None
     if config.mechanism.is_sum:
-        if until == "data":
-            return None
         from ._summing import release_sum
 
         with ledger:
             found, spending = release_sum(voting, ledger)
         return _finish(voting, steps, found.labels, spending, until=until, beside=beside, found=found)
-    if until == "teachers":
-        voting.train(absent)
-    if until in ("data", "teachers"):
-        return None
     votes = voting.votes(absent)
     if until == "votes":
         return None

@@ -31,8 +31,6 @@ class SumConfig(Options, title="sum"):
 
     >>> SumConfig(prior_share=0.1).asked()
     Sums(mechanism=None, prior=None, prior_share=0.1, n_directions=50, balance=0.25)
-    >>> SumConfig(sigma=8.0).asked().mechanism
-    GaussianSum(sigma=8.0, steps=1024)
     """
 
     sigma: float = option(
