@@ -225,3 +225,19 @@ def test_a_sum_is_planned_and_audited_on_the_command_line(tmp_path, tellers):
     assert 0 < json.loads(told)["epsilon"] < json.loads(told)["claim"]
     assert "An audit can refute" in tellers(*audit, "--sigma", 2)[1]
     assert "Expected --sigma" in tellers(*audit)[1]
+
+
+def test_the_page_and_the_service_say_that_it_was_a_sum(tmp_path, tellers):
+    pytest.importorskip("fastapi")
+    place = tmp_path / "study"
+    run(parse_config(CLASSES), place)
+    page = " ".join((place / "report.html").read_text().split())
+    assert "learned from one noisy sum of their scores" in page
+    assert "The sum is paid once" in page
+    assert (
+        "Held at a Rényi order (renyi), by a ledger whose budget was epsilon = 4.00 at delta = 1e-05" in page
+    )
+    (tmp_path / "service.toml").write_text(f'[data]\nsource = "run"\npath = "{place}"\n')
+    code, told = tellers("serve", "--config", tmp_path / "service.toml", "--check")
+    assert code == 2
+    assert "Expected a run that asks query by query" in " ".join(told.split())

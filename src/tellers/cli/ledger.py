@@ -87,8 +87,8 @@ def print_state(state: dict[str, Any]) -> None:
         )
         return
     screen.print(
-        "[dim]Epsilons at each delta. What is left is a share of the budget, at the Rényi order it is held "
-        "at.[/dim]\n"
+        "[dim]Held at a Rényi order: the budget is guaranteed, and what is spent where the questions were "
+        "fixed beforehand. What is left is a share of the budget, at that order.[/dim]\n"
     )
 
 

@@ -187,6 +187,8 @@ def _summary(result: "RunResult") -> Any:
         from ..privacy.budget import clock_words
 
         table.add_row("held", clock_words(result.budget.epsilon, result.budget.left))
+    else:
+        table.add_row("held", f"at a Rényi order (renyi), of a budget of epsilon {result.budget.epsilon:g}")
     if result.partition.relation is not None:
         table.add_row("neighbours", result.partition.relation.sentence)
     if spent.shared and spent.charged is not None:

@@ -1,8 +1,4 @@
-"""A run that asks one Gaussian sum: teachers that score the whole pool, a prior, the sum, and its student.
-
-What a killed run had paid for is read from its ledger, and its teachers from their folder; votes on scores
-are made again, and stay in memory.
-"""
+"""A run that asks one Gaussian sum; of one that was killed the scores are made again, and stay in memory."""
 
 from functools import partial
 

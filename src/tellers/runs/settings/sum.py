@@ -64,9 +64,8 @@ class SumConfig(Options, title="sum"):
     def plan(self, accountant: Accountant) -> SumPlan:
         """Return the sum and its prior as a budget of which nothing is spent has them."""
         share = 0.0 if self.prior else self.prior_share
-        if self.sigma:
-            return with_prior(given_sum(self.sigma), prior_share=share)
-        return plan_sum(accountant, prior_share=share)
+        given = with_prior(given_sum(self.sigma), prior_share=share) if self.sigma else None
+        return given or plan_sum(accountant, prior_share=share)
 
     def _rules(self, whole: Any) -> Iterator[Problem]:
         if not whole.mechanism.is_sum:
