@@ -40,8 +40,8 @@ from ._tables import Tables, digest, save_partition
 from .personal.assignment import Assignment, plan_as_dict
 from .result import PUBLICATION, write_json
 from .settings.files import config_as_dict, read_config, with_absolute_paths, write_config
+from .settings.mechanism import AUTO
 from .settings.sections import RunConfig
-from .settings.sum import AUTO
 
 
 class Place:

@@ -15,7 +15,7 @@ from ...mechanisms.base import Mechanism, accountant_for
 from ...students.fitting import STUDENT_KINDS
 from .._catalogue import MODELS, SEMI_SUPERVISED, model_names
 from ._document import toml_value
-from .mechanism import LabelsConfig, MechanismConfig
+from .mechanism import AUTO, LabelsConfig, MechanismConfig, SumConfig
 from .schema import (
     Names,
     Options,
@@ -30,7 +30,6 @@ from .schema import (
     unknown,
     wrong,
 )
-from .sum import AUTO, SumConfig
 
 Protects = Literal["record", "person", "site"]
 CLIPS = "clips"
