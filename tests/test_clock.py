@@ -8,6 +8,7 @@ from scipy.integrate import quad
 
 from tellers import Accountant, Budget, RdpCurve
 from tellers.errors import BudgetExhausted
+from tellers.mechanisms._clock import CheckClock, kept
 from tellers.privacy._clock import TICKS, Clock, ClockTable, potential
 from tellers.privacy._price import Item, Price
 
@@ -208,3 +209,14 @@ def test_items_without_an_order_take_what_their_dearest_order_takes_or_more():
             assert after is None or after + table.dearest_at(after) <= left
     assert n_left > 100
     assert n_equal > 50
+
+
+def test_a_table_that_is_worked_out_is_told_once(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("TELLERS_CACHE", str(tmp_path))
+    with caplog.at_level("INFO", logger="tellers.mechanisms"):
+        first = kept.__wrapped__(CheckClock(3.25), 1e-12)
+        again = kept.__wrapped__(CheckClock(3.25), 1e-12)
+    assert first == again
+    assert [one.getMessage() for one in caplog.records] == [
+        f"Working out clock prices (check), once, for {tmp_path} ..."
+    ]

@@ -61,6 +61,17 @@ def test_people_get_settings_to_paste_with_the_silence_that_is_expected(tellers)
     assert share == pytest.approx(1 - plan["labels"] / plan["queries"], abs=0.006)
 
 
+def test_settings_to_paste_have_the_rule_that_gives_more(tellers):
+    setting = ("--mechanism", "gnmax", "--sigma", "12")
+    rules = json.loads(tellers("plan", *SMALL, *setting, "--json").stdout)["rules"]
+    assert rules["clock"] > rules["renyi"]
+    lines = [line.strip() for line in tellers("plan", *SMALL, *setting).stdout.splitlines()]
+    start = lines.index("[mechanism]")
+    pasted = tomllib.loads("\n".join(lines[start : lines.index("", start)]))
+    assert pasted["budget"] == {"epsilon": 2.0, "delta": 1e-5, "rule": "clock"}
+    assert "[budget]" not in tellers("plan", *SMALL, *setting, "--rule", "renyi").stdout
+
+
 def test_the_inverse_finds_the_noise(tellers):
     done = tellers("plan", *SMALL, "--labels", "50", "--json")
     (plan,) = json.loads(done.stdout)["plans"]

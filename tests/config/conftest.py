@@ -14,6 +14,7 @@ from tellers.runs import (
     ReportConfig,
     RunConfig,
     StudentConfig,
+    SumConfig,
     TeachersConfig,
 )
 
@@ -175,7 +176,27 @@ def label_runs(draw):
     )
 
 
+@st.composite
+def sum_runs(draw):
+    """Return settings of a run that asks one Gaussian sum, of classes or of many labels."""
+    many, declared = draw(st.booleans()), draw(st.booleans())
+    shares = draw(st.lists(st.floats(0.001, 0.999), min_size=2, max_size=2))
+    own = {"prior": tuple(shares)} if declared else {"prior_share": draw(st.floats(0.01, 0.5))}
+    return RunConfig(
+        data=DataConfig(name="made_multilabel" if many else "digits"),
+        labels=LabelsConfig(names=("sun", "rain") if many else ()),
+        teachers=TeachersConfig(model=draw(st.sampled_from(["auto", "logistic", "my.own:Teacher"]))),
+        mechanism=MechanismConfig(name="gaussian-sum"),
+        sum=SumConfig(
+            sigma=draw(st.sampled_from([0.0, 3.0, 90.0])), n_directions=draw(st.integers(1, 900)),
+            balance=draw(st.floats(0, 1)), **own,
+        ),
+        budget=BudgetConfig(rule=draw(st.sampled_from(["renyi", "clock"]))),
+        student=StudentConfig(model=draw(st.sampled_from(["auto", "my.own:Student"]))),
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="session")
 def any_run():
     """Return the strategy that draws valid settings."""
-    return runs() | label_runs()
+    return runs() | label_runs() | sum_runs()

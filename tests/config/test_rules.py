@@ -197,7 +197,7 @@ def test_every_data_set_and_every_mechanism_can_be_named():
         "adult", "fashion_mnist", "mnist", "svhn",
     }  # fmt: skip
     named = get_args(MechanismConfig.declared()["name"].annotation)
-    assert set(named) == {*MECHANISMS, *LABEL_MECHANISMS, "histogram"}
+    assert set(named) == {*MECHANISMS, *LABEL_MECHANISMS, "histogram", "gaussian-sum"}
 
 
 def test_settings_cannot_be_changed_and_do_not_follow_what_they_were_made_of():

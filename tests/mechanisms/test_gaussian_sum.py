@@ -27,11 +27,13 @@ from tellers import (
 from tellers.accounting import plan_sum
 from tellers.accounting.audit import audit_sum
 from tellers.data.metrics import auc
+from tellers.errors import ConfigError
 from tellers.mechanisms import GaussianSum, mechanism_named
 from tellers.mechanisms.gaussian_sum import ShiftClock, gaussian_delta, grid_factor
 from tellers.privacy import NoiseLevel, Scores, public_directions
 from tellers.privacy._clock import TICKS, Clock, potential
-from tellers.runs import label_pool, parse_config
+from tellers.runs import MechanismConfig, label_pool
+from tellers.runs.settings.party import example_settings
 from tellers.students import fit_sum, released_frequencies, shrunk_scores
 from tellers.teachers import Ensemble, LabelFrequencies, Partition, partition, save_votes, train_ensemble
 from tellers.testing import check_mechanism
@@ -525,7 +527,7 @@ def test_frequencies_are_bounded_and_the_same_unit_moves_one_ballot():
     assert loose.totals.tolist() == [[500 + 500, 500, 500 + 500]]
 
 
-def test_networks_clusters_files_and_runs_refuse_scores(tmp_path):
+def test_networks_clusters_files_and_parties_refuse_scores(tmp_path):
     votes = Votes.from_ballots(np.ones((4, 5, 2)), Scores(2))
     with pytest.raises(ValueError, match="for a vote file, got votes on scores"):
         save_votes(tmp_path / "votes.npz", votes)
@@ -538,8 +540,8 @@ def test_networks_clusters_files_and_runs_refuse_scores(tmp_path):
     )
     with pytest.raises(TypeError, match="Ask the room itself"):
         label_pool(room, X[:5], seed=7)
-    with pytest.raises(ValueError, match="answers query by query"):
-        parse_config('[mechanism]\nname = "gaussian-sum"\n')
+    with pytest.raises(ConfigError, match="which parties can compute"):
+        replace(example_settings("answerer"), mechanism=MechanismConfig(name="gaussian-sum"))
     audited = audit_sum(GaussianSum(1.0, steps=64), delta=1e-3, noise=noise.seeded(7), n_samples=4000)
     assert 0 < audited.epsilon < audited.claim
     assert audited.holds

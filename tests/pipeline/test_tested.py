@@ -159,6 +159,26 @@ def test_settings_that_ask_before_all_votes_are_in_are_refused(queries, words):
         replace(CLEAR, queries=queries)
 
 
+def test_settings_on_a_clock_are_refused_when_they_are_read():
+    with pytest.raises(ConfigError, match=r'budget.rule: Expected "renyi" with mechanism "tested-gnmax"'):
+        replace(CLEAR, budget=replace(CLEAR.budget, rule="clock"))
+
+
+def test_the_books_say_that_a_test_failed_and_what_it_took_of_delta(tmp_path, capsys):
+    strict = replace(CLEAR, mechanism=replace_mechanism(**STRICT))
+    result = run_on_votes(strict, tmp_path / "run")
+
+    def printed(*words):
+        with pytest.raises(SystemExit):
+            main(["ledger", "list", str(tmp_path / "run" / "ledger.db"), *words])
+        return capsys.readouterr().out
+
+    [entry] = json.loads(printed("--json"))["entries"]
+    assert (entry["delta"], entry["passed"]) == (1e-5, False)
+    assert entry["charged"] == result.spent.charged  # at what the test left of delta
+    assert "failed its test" in " ".join(printed().split())
+
+
 def test_a_classifier_asks_one_batch():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(900, 4))

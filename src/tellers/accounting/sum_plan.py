@@ -44,6 +44,15 @@ class SumPlan:
         return total if self.prior is None else total + self.prior.batch_price(unit)
 
 
+def given_sum(sigma: float) -> GaussianSum:
+    """Return the sum with this noise, on the grid that a plan would choose.
+
+    >>> given_sum(7.5)
+    GaussianSum(sigma=7.5, steps=1024)
+    """
+    return GaussianSum(sigma, _steps(sigma))
+
+
 def with_prior(scores: GaussianSum, *, prior_share: float = 0.05, n_sums: int = 1) -> SumPlan:
     """Return a sum whose noise is given, with a prior that takes `prior_share` of mu^2 of all.
 
@@ -88,8 +97,7 @@ def plan_sum(
     paid: Any = RdpCurve.zero() if spent is None else spent
 
     def with_sigma(sigma: float) -> SumPlan:
-        scores = GaussianSum(sigma, _steps(sigma))
-        return with_prior(scores, prior_share=prior_share, n_sums=n_sums)
+        return with_prior(given_sum(sigma), prior_share=prior_share, n_sums=n_sums)
 
     def affordable(sigma: float) -> bool:
         plan = with_sigma(sigma)

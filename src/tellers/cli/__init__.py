@@ -8,6 +8,7 @@ TELLERS_DEBUG is set.
 import functools
 import inspect
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -43,6 +44,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
     words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     as_json = "--json" in words
+    if not as_json and words[0] != "serve":  # whose log is JSON
+        logging.basicConfig(format="tellers: %(message)s")
+        logging.getLogger("tellers.mechanisms").setLevel(logging.INFO)
     try:
         done = build(words)(args=words, prog_name="tellers", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):

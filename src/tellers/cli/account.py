@@ -182,7 +182,8 @@ def _print_pool(
         )
     else:
         screen.print(f"\n{asked}, {books.n_answered:,} answered.")
-    screen.print(f"{run.config.build_mechanism()}\n", style="dim", markup=False)
+    chosen = run.mechanism if run.plan is None else run.config.build_mechanism()
+    screen.print(f"{chosen}\n", style="dim", markup=False)
     screen.print(f"[bold green]Anyone may know[/bold green], at delta {budget.delta:g}:\n")
     rows = show.table("", "epsilon", "", numbers=(1,))
     if books.charged is None:

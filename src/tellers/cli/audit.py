@@ -22,7 +22,7 @@ _MECHANISM = "A mechanism"
 MethodName = StrEnum("MethodName", ["losses", "queries", "events"])
 
 
-@options.takes_mechanism(after="delta")
+@options.takes_mechanism(after="delta", sums=True)
 def command(
     run: Annotated[
         Path | None,
@@ -113,6 +113,17 @@ def command(
     of_run = {"shadows": shadows, "canaries": canaries}
     options.refuse(of_run, "for a mechanism, got it", "They belong to a run.")
     named, delta = options.require_for_file(mechanism, delta)
+    if options.is_sum(named):
+        shape = {"teachers": teachers, "classes": classes, "labels": labels, "queries": queries}
+        foreign = {**shape, "method": method, "published": published or None}
+        options.refuse(foreign, f"for --mechanism {named}, whose worst neighbour is known", "Leave it out.")
+        from ..privacy import noise
+
+        how = {"delta": delta, "noise": noise.secure(), "confidence": confidence}
+        with show.progress_bar(1, "releases", wanted=not as_json):
+            chosen, audit = _audit_sum(named, given, n_samples=20_000 if samples is None else samples, **how)
+        _tell(audit, "Two sums that differ in one ballot, which turned round.", chosen, False, as_json)
+        return
     from ..accounting.audit.mechanism import AdaptiveAsPublished, audit_at_bad_pair, published_claim
     from ..privacy import noise
 
@@ -137,10 +148,23 @@ def command(
             claim=published_claim(chosen) if published else None,
             progress=progress,
         )
+    _tell(audit, pair, chosen, published, as_json)
+
+
+def _tell(audit: "MechanismAudit", pair: str, chosen: object, published: bool, as_json: bool) -> None:
     if as_json:
         print(json.dumps({**audit.as_dict(), "pair": pair, "published": published}, allow_nan=False))
     else:
         print_mechanism(show.console(), audit, pair, chosen, published=published)
+
+
+def _audit_sum(name: str, given: dict[str, Any], **how: Any) -> tuple[Any, "MechanismAudit"]:
+    options.require_parameters(name, given)
+    from ..accounting.audit.sums import audit_sum
+    from ..accounting.sum_plan import given_sum
+
+    chosen = given_sum(given["sigma"])
+    return chosen, audit_sum(chosen, **how)
 
 
 def _built(name: str, n_labels: int | None, given: dict[str, Any]) -> Any:

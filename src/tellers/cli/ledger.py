@@ -87,8 +87,8 @@ def print_state(state: dict[str, Any]) -> None:
         )
         return
     screen.print(
-        "[dim]Epsilons at each delta. What is left is a share of the budget, at the Rényi order it is held "
-        "at.[/dim]\n"
+        "[dim]Held at a Rényi order: the budget is guaranteed, and what is spent where the questions were "
+        "fixed beforehand. What is left is a share of the budget, at that order.[/dim]\n"
     )
 
 
@@ -111,10 +111,13 @@ def _of_clock(charged: "RdpCurve", start: int | None) -> dict[str, float]:
 
 
 def row(entry: "Entry", delta: float, start: int | None = None) -> dict[str, Any]:
-    """Return one question as JSON shows it; `start` are the ticks that a clock begins with."""
-    from ..privacy._price import epsilon_of
+    """Return one question as JSON shows it; `start` are the ticks that a clock begins with.
 
-    release = entry.release
+    Of a batch that was tested it says whether it passed, and what the test took of delta.
+    """
+    from ..privacy._price import delta_of, epsilon_of
+
+    release, own = entry.release, delta_of(entry.charged)
     n_queries = entry.event.get("n_queries", None if release is None else len(release))
     outcome = "settled" if release is not None else "overran"
     return {
@@ -126,6 +129,9 @@ def row(entry: "Entry", delta: float, start: int | None = None) -> dict[str, Any
         "reserved": epsilon_of(entry.reserved, delta),
         "charged": epsilon_of(entry.charged, delta),
         **_of_clock(entry.charged, start),
+        **(
+            {"delta": own, "passed": None if release is None else bool(release.answered.any())} if own else {}
+        ),
         "state": outcome if entry.is_settled else "open",
         "accounts": {name: epsilon_of(paid.charged, delta) for name, paid in entry.also.items()},
     }
@@ -171,12 +177,15 @@ def print_rows(told: dict[str, Any], *, delta: float) -> None:
             show.figure(each["reserved"]),
             show.figure(each["charged"]),
             *([f"{100 * each['of_clock']:.2f} %"] if on_clock else []),
-            each["state"],
+            {True: "passed its test", False: "failed its test"}.get(each.get("passed"), each["state"]),
             _plain(", ".join(each["accounts"])),
             style="" if each["state"] == "settled" else "yellow",
         )
     screen.print()
     screen.print(show.indented(shown))
+    tests = {f"{each['delta']:g}" for each in rows if "delta" in each}
+    if tests:
+        screen.print(f"A test took delta {' or '.join(sorted(tests))}, whatever came out.")
     older = told["n_entries"] - len(rows)
     more = f" {older:,} older ones are not shown: --limit 0 shows all." if older else ""
     which = "Rényi epsilon" if on_clock else "epsilon"

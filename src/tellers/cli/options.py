@@ -106,18 +106,21 @@ def flag(parameter: str) -> str:
 # --- The parameters of mechanisms, as options. ---
 
 
-_marked: dict[Any, tuple[str, Collection[str], bool]] = {}
+_marked: dict[Any, tuple[str, Collection[str], bool, bool]] = {}
 
 
-def takes_mechanism(*, after: str, but: Collection[str] = (), votes: bool = False) -> Callable[[C], C]:
+def takes_mechanism(
+    *, after: str, but: Collection[str] = (), votes: bool = False, sums: bool = False
+) -> Callable[[C], C]:
     """Mark a command whose `**given` are the parameters of mechanisms, to stand after one of its options.
 
     `but` are those that it has options of its own for, or none. With `votes` it also has all that says how a
-    file of votes is read: mechanism and delta, and what probabilities and classes are.
+    file of votes is read: mechanism and delta, and what probabilities and classes are. With `sums` it takes
+    mechanisms of whole pools too.
     """
 
     def mark(command: C) -> C:
-        _marked[command] = (after, but, votes)
+        _marked[command] = (after, but, votes, sums)
         _sign(command, None, {})
         return command
 
@@ -128,14 +131,17 @@ def derive(command: Callable[..., None]) -> None:
     """Give a command that takes a mechanism the options that the known mechanisms declare."""
     if command not in _marked:
         return
-    from ..mechanisms.registry import LABEL_MECHANISMS, MECHANISMS, parameters
+    from ..mechanisms.registry import LABEL_MECHANISMS, MECHANISMS, names, parameters
 
     of_classes, of_labels = list(MECHANISMS), list(LABEL_MECHANISMS)
+    of_scores = names("scores") if _marked[command][3] else ()
     words = (
         f"How votes become outcomes: {', '.join(of_classes[:-1])} or {of_classes[-1]}. "
         f"Many labels: {', '.join(of_labels[:-1])} or {of_labels[-1]}."
     )
-    kind = choice("MechanismName", [*of_classes, *of_labels])
+    if of_scores:
+        words += f" A whole pool at once: {', '.join(of_scores)}."
+    kind = choice("MechanismName", [*of_classes, *of_labels, *of_scores])
     own = _marked[command][1]
     found = {one.name: _maybe(*_kind_and_words(one)) for one in parameters().values() if one.name not in own}
     _sign(command, _maybe(kind, words, _NOISE, metavar="NAME"), found)
@@ -147,7 +153,7 @@ def _maybe(kind: Any, words: str, panel: str, **more: Any) -> Any:
 
 def _sign(command: Any, mechanism: Any, found: dict[str, Any]) -> None:
     """Say what a command takes: its own options, and those that were found in place of `**given`."""
-    after, _, votes = _marked[command]
+    after, _, votes, _ = _marked[command]
     if votes:
         first = {"mechanism": mechanism or Mechanism, "delta": MaybeDelta}
         last = {"resolution": Resolution, "label_threshold": LabelThreshold, "classes": Classes}
@@ -195,6 +201,13 @@ def is_label_mechanism(name: str) -> bool:
     from ..mechanisms.registry import LABEL_MECHANISMS
 
     return name in LABEL_MECHANISMS
+
+
+def is_sum(name: str) -> bool:
+    """Say whether a mechanism releases the scores of a whole pool at once."""
+    from ..mechanisms.registry import answers_of, mechanism_named
+
+    return answers_of(mechanism_named(name)) == "scores"
 
 
 def is_one_batch(name: str) -> bool:

@@ -22,6 +22,7 @@ _WORDS = {
     "pictures": "Preparing recordings",
     "data": "Reading the data",
     "teachers": "Training teachers",
+    "prior": "Buying how often each class or label is true",
     "votes": "Letting them vote",
     "labels": "Releasing labels",
     "anew": "Training teachers anew, without a group whose budget is used",
@@ -186,6 +187,8 @@ def _summary(result: "RunResult") -> Any:
         from ..privacy.budget import clock_words
 
         table.add_row("held", clock_words(result.budget.epsilon, result.budget.left))
+    else:
+        table.add_row("held", f"at a Rényi order (renyi), of a budget of epsilon {result.budget.epsilon:g}")
     if result.partition.relation is not None:
         table.add_row("neighbours", result.partition.relation.sentence)
     if spent.shared and spent.charged is not None:

@@ -39,7 +39,7 @@ class PlannedRule(StrEnum):
     clock = "clock"
 
 
-@options.takes_mechanism(after="mechanism")
+@options.takes_mechanism(after="mechanism", sums=True)
 def command(
     delta: options.Delta,
     epsilon: Annotated[
@@ -122,7 +122,8 @@ def command(
 
     With --multilabel examples have many labels, and mechanisms that vote on them are compared. With
     --mechanism and its parameters that one setting is tried. Of tested-gnmax the whole batch is planned: what
-    to propose for so many --queries, or for as many as --epsilon pays for, and the settings to paste.
+    to propose for so many --queries, or for as many as --epsilon pays for, and the settings to paste. Of
+    gaussian-sum it is the least noise that --epsilon affords by either rule, with a prior.
 
     Example:
 
@@ -130,8 +131,20 @@ def command(
     tellers plan --teachers 250 --classes 10 --epsilon 2 --delta 1e-5 --queries 9000
     tellers plan --multilabel --teachers 50 --labels 22 --yes-rate 0.1 --epsilon 20 --delta 1e-5
     tellers plan --mechanism tested-gnmax --teachers 250 --classes 10 --queries 461 --delta 1e-5
+    tellers plan --mechanism gaussian-sum --teachers 2000 --epsilon 1 --delta 1e-5
     """
     named = None if mechanism is None else str(mechanism)
+    if named is not None and options.is_sum(named):
+        foreign = {
+            "classes": classes, "queries": queries, "labels": labels, "plot": plot, "proxy": proxy or None,
+            "against": against if against != "public" else None, "yes_rate": yes_rate,
+            "correlation": correlation, "max_loss": max_loss, "plots": plots,
+            "multilabel": multilabel or None, **given,
+        }  # fmt: skip
+        words = f"with --mechanism {named}, of which the budget alone says the noise"
+        options.refuse(foreign, words)
+        _tell_sum(_needed(epsilon), delta, rule, teachers, as_json=as_json)
+        return
     _require_mechanism(named, given, labels=labels, multilabel=multilabel)
     if named is not None and options.is_one_batch(named):
         foreign = {
@@ -148,8 +161,7 @@ def command(
             as_json=as_json,
         )  # fmt: skip
         return
-    if epsilon is None:
-        raise ValueError("Expected --epsilon, the budget, got none. For example: --epsilon 2")
+    epsilon = _needed(epsilon)
     if len(proxy or []) > 1:
         raise ValueError("Expected one --proxy to plan on, got several. Leave the others out.")
     queries, one_proxy = 10_000 if queries is None else queries, proxy[0] if proxy else None
@@ -223,6 +235,60 @@ def command(
     show.tell(told, for_people, as_json=as_json)
 
 
+def _needed(epsilon: float | None) -> float:
+    if epsilon is None:
+        raise ValueError("Expected --epsilon, the budget, got none. For example: --epsilon 2")
+    return epsilon
+
+
+def _tell_sum(
+    epsilon: float, delta: float, rule: PlannedRule, teachers: int | None, *, as_json: bool
+) -> None:
+    """Plan a Gaussian sum by each rule that is asked for, and say what to paste."""
+    from ..accounting.sum_plan import plan_sum
+    from ..privacy.budget import RULES, Accountant, Budget
+
+    budget = Budget(epsilon, delta)
+    rules = RULES if rule is PlannedRule.auto else (rule.value,)
+    plans = {name: plan_sum(Accountant.by(name, budget)) for name in rules}
+    best = min(plans, key=lambda name: plans[name].scores.sigma)
+    found, prior = plans[best], plans[best].prior
+    assert prior is not None  # it has a share
+    notes = ["More teachers are better: 5 rows each are enough. The price does not go by the pool."]
+    if teachers is not None and found.scores.sigma > teachers:
+        notes.append(
+            f"{teachers:,} teachers say less than the noise of one entry, {found.scores.sigma:.4g}: a run is "
+            "refused. Take more teachers, or a larger budget."
+        )
+    stated = epsilon if best == "clock" else found.price().epsilon(delta)
+    lines = [] if teachers is None else ["[partition]", f"n_teachers = {teachers}"]
+    lines += [
+        "[teachers]", 'model = "auto"', "[mechanism]", 'name = "gaussian-sum"', "[budget]",
+        f"epsilon = {epsilon:g}", f"delta = {delta:g}", f'rule = "{best}"', "[student]", 'model = "auto"',
+    ]  # fmt: skip
+    told = {
+        "epsilon": epsilon, "delta": delta, "rule": best, "stated": stated, "mu": found.mu,
+        "sigma": found.scores.sigma, "steps": found.scores.steps, "prior_sigma": prior.sigma,
+        "rules": {name: one.scores.sigma for name, one in plans.items()}, "toml": "\n".join(lines),
+        "notes": notes,
+    }  # fmt: skip
+    show.tell(told, _print_sum, as_json=as_json)
+
+
+def _print_sum(told: dict[str, Any]) -> None:
+    screen = show.console()
+    screen.print()
+    found = f"sigma {told['sigma']:.4g}"
+    screen.print(
+        show.headline("One sum for the whole pool: ", found, " on every entry, in norms of one ballot.\n")
+    )
+    screen.print("By rule: " + ", ".join(f"{sigma:.4g} ({name})" for name, sigma in told["rules"].items()))
+    stated = f"epsilon {show.figure(told['stated'])} at delta {told['delta']:g} ({told['rule']})"
+    screen.print(f"A run states {stated}; the prior is bought with sigma {told['prior_sigma']:.4g}.")
+    screen.print("\nPaste into the settings of a run:\n", style="dim")
+    screen.print(told["toml"], markup=False, highlight=False)
+
+
 def _tell_test(
     assumed: tuple[int | None, int | None, float, float],
     proxies: list[Path],
@@ -291,8 +357,8 @@ def _by_rule(
     return {"rules": {"renyi": found.n_renyi, "clock": found.n_clock, "better": found.better}}
 
 
-def _print_settings(screen: "Console", mechanism: Any) -> None:
-    """Print the section of a settings file that asks for a mechanism."""
+def _print_settings(screen: "Console", mechanism: Any, told: dict[str, Any]) -> None:
+    """Print the sections of a settings file that ask for a mechanism, on a clock where that gives more."""
     from ..mechanisms.registry import declared_fields, name_of
 
     if not name_of(mechanism):
@@ -303,6 +369,9 @@ def _print_settings(screen: "Console", mechanism: Any) -> None:
         # How many labels there are stands in [labels], and groups are by name there.
         if value not in (None, field.default) and field.name not in ("n_labels", "groups"):
             lines.append(f"{field.name} = {json.dumps(value)}")
+    if told.get("rules", {}).get("better") == "clock":
+        budget = [f"{name} = {told[name]:g}" for name in ("epsilon", "delta")]
+        lines += ["[budget]", *budget, 'rule = "clock"']
     screen.print("\n".join(lines) + "\n", markup=False, highlight=False)
 
 
@@ -320,8 +389,8 @@ def _print_rules(screen: "Console", told: dict[str, Any]) -> None:
     more = f"{clock:,} queries on a clock, {renyi:,} at a Rényi order ({clock / renyi - 1:+.0%})"
     screen.print(f"By rule: {more}.", markup=False)
     screen.print(
-        'Begin with rule = "clock" for more labels: the whole budget is stated then, and what the run cost '
-        "cannot be published.\n",
+        'The table goes by the Rényi order. With rule = "clock" the whole budget is stated, and what the run '
+        "cost cannot be published.\n",
         markup=False,
         style="dim",
     )
@@ -372,7 +441,7 @@ def _print_plans(plans: "list[LabelPlan]", budget: "Budget", top: int, told: dic
         return
     found = f"{best.n_labels:,.0f} labels, {best.accuracy:.1%} right"
     screen.print(show.headline("Best: ", found, f", from {best.n_queries:,} queries by {best.mechanism}.\n"))
-    _print_settings(screen, best.mechanism)
+    _print_settings(screen, best.mechanism, told)
     _print_rules(screen, told)
     parameters = {"sigma": "sigma", "threshold": "threshold", "sigma_threshold": "its sigma"}
     headings = ("queries", "labels", "right", "exact", "public", "tells (kbit)", "")
@@ -457,7 +526,7 @@ def _print_advice(advice: "Advice", budget: "Budget", top: int, told: dict[str, 
     else:
         found = f"{best.n_queries:,} queries by {_called(best)}"
         screen.print(show.headline("Best: ", found, f" ({_label_parameters(best)}), under the public price."))
-        _print_settings(screen, best.mechanism)
+        _print_settings(screen, best.mechanism, told)
         _print_rules(screen, told)
     screen.print(Text.assemble(("\nBallots: ", "bold"), (regime.name, "bold"), f". {regime.why}"))
     screen.print(f"{regime.advice}\n")

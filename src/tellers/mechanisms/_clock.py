@@ -8,6 +8,7 @@ alone: in `$TELLERS_CACHE`, `$XDG_CACHE_HOME/tellers` or `~/.cache/tellers`, whi
 
 import hashlib
 import json
+import logging
 import math
 import os
 import tempfile
@@ -420,6 +421,9 @@ def price_at(table: ClockTable, level: int, kind: int | None = None) -> int:
 # --- Tables are kept: in memory, and on disk under a name that says all they depend on. ---
 
 
+_LOG = logging.getLogger(__name__)
+
+
 @lru_cache(maxsize=512)
 def kept(family: Worked, kappa: float) -> ClockTable:
     """Return the table of a family: from memory, from disk, or worked out and written there.
@@ -439,6 +443,7 @@ def kept(family: Worked, kappa: float) -> ClockTable:
             return ClockTable.from_json(stored["table"])
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         pass
+    _LOG.info("Working out clock prices (%s), once, for %s ...", said["family"], path.parent)
     table = family.work_out(kappa)
     found = table.to_json()
     _write(path, json.dumps({"of": said, "table": found, "digest": _digest(found)}))

@@ -37,14 +37,14 @@ def clock_words(epsilon: float, left: float | None) -> str:
     """Return the one public number of what is held on a clock, with its name and what is left.
 
     >>> clock_words(2.0, 0.254)
-    'epsilon 2 (clock): the budget of everything on the ledger; 25 % of the clock is left'
+    'epsilon 2 (clock): the budget of everything on the ledger; 25.4 % of the clock is left'
     >>> clock_words(2.0, 1.0)
     'epsilon 0: nothing was asked; the clock of epsilon 2 has not begun to run'
     """
     if left is not None and left >= 1:
         return f"epsilon 0: nothing was asked; the clock of epsilon {epsilon:g} has not begun to run"
     # Rounded down: what is left must not look like more.
-    share = "" if left is None else f"; {int(100 * left)} % of the clock is left"
+    share = "" if left is None else f"; {math.floor(1000 * left) / 10:g} % of the clock is left"
     return f"epsilon {epsilon:g} (clock): the budget of everything on the ledger{share}"
 
 

@@ -25,6 +25,7 @@ _HOME = {
     "RunConfig": ".settings.sections",
     "RunResult": ".result",
     "StudentConfig": ".settings.sections",
+    "SumConfig": ".settings.mechanism",
     "Sums": ".sums",
     "SweepRow": ".sweeps",
     "SweepSetting": ".sweeps",

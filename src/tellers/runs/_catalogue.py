@@ -52,6 +52,12 @@ def uses_torch(name: str) -> bool:
     return name in _NETWORKS or name in SEMI_SUPERVISED or name.startswith(_SOUND)
 
 
+def model_name(model: Any) -> str:
+    """Return the name of an estimator's class, of a pipeline's last step."""
+    steps = getattr(model, "steps", None)
+    return type(steps[-1][1] if isinstance(steps, list) else model).__name__
+
+
 def make_model(
     name: str,
     parameters: Mapping[str, Any] | None = None,

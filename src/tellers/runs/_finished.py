@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ..ledger._chain import ChainedLedger
 from ..ledger.base import Entry
 from ..ledger.opening import is_url
 from ..mechanisms.base import Mechanism
+from ..mechanisms.gaussian_sum import GaussianSum
 from ..privacy._price import delta_of
 from ..privacy.budget import Accountant
 from ..privacy.rdp import RdpCurve
@@ -72,6 +73,9 @@ class FinishedRun:
     @property
     def mechanism(self) -> Mechanism:
         """Return the mechanism as it was used."""
+        if self.config.mechanism.is_sum:  # its noise followed from what the ledger had left
+            told = self.result.mechanism.parameters
+            return cast(Mechanism, GaussianSum(told["sigma"], told["steps"]))
         return self.config.build_mechanism() if self.plan is None else self.plan.mechanism
 
     @property
@@ -318,7 +322,7 @@ def account_for_pool(run: FinishedRun, *, private: bool = False) -> PoolAccount:
         renyi = charged.epsilon(delta - delta_of(charged))  # a test took its part of delta
         left, rule = run.accountant.left(ledger.spent), run.accountant.rule
     exact = None
-    if private and len(labels) and not takes_part(run.config):
+    if private and len(labels) and not takes_part(run.config) and not run.config.mechanism.is_sum:
         curve = exact_curve(run.config, asked_votes(run))
         exact = Sealed(curve[-1].epsilon) if curve else None
     return PoolAccount(

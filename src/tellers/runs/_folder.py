@@ -21,6 +21,7 @@ from ..data.dataset import count_copies
 from ..errors import BudgetExhausted, LedgerConflict
 from ..ledger._chain import ChainedLedger
 from ..ledger.base import require_no_groups
+from ..ledger.memory import MemoryLedger
 from ..ledger.opening import is_url, open_as_begun
 from ..mechanisms.base import accountant_for, is_by_batch, price_of
 from ..privacy._files import write_whole
@@ -39,6 +40,7 @@ from ._tables import Tables, digest, save_partition
 from .personal.assignment import Assignment, plan_as_dict
 from .result import PUBLICATION, write_json
 from .settings.files import config_as_dict, read_config, with_absolute_paths, write_config
+from .settings.mechanism import AUTO
 from .settings.sections import RunConfig
 
 
@@ -155,6 +157,9 @@ def require_one_question(config: RunConfig) -> None:
     """Refuse a budget that does not pay for the first question of all; groups have budgets of their own."""
     if config.personal.variant:
         return
+    if config.mechanism.is_sum:
+        _require_sum(config, public_counts(config)["n_teachers"], MemoryLedger(config.accountant()))
+        return
     if knows_less(config):
         return  # `open_books` looks again, with the data at hand and before a teacher is trained
     first = config.first_mechanism()
@@ -174,6 +179,14 @@ def require_one_question(config: RunConfig) -> None:
         f"{needed:.3g} at delta {delta:g}. Raise the budget, or the noise (sigma); more teachers bear more "
         "noise. Nothing was asked."
     )
+
+
+def _require_sum(config: RunConfig, n_teachers: int, books: Any, *, key: str = "run") -> None:
+    """Refuse a sum that a ledger does not pay for with its prior, but for what the run under `key` has."""
+    from .sums import planned
+
+    held, chosen = books.accountant, config.sum.asked()
+    planned(held, books, planner=held, chosen=chosen, key=key, n_teachers=n_teachers)
 
 
 def public_counts(config: RunConfig, tables: Tables | None = None) -> dict[str, int]:
@@ -285,12 +298,19 @@ def require_plan(folder: RunFolder, plan: dict[str, Any]) -> None:
 
 
 def make_teacher(config: RunConfig, tables: Tables) -> Any:
-    """Return one of the teachers before it is taught."""
+    """Return one of the teachers before it is taught, or None where a sum has its own."""
+    if config.teachers.model == AUTO:
+        return None
     return make_model(config.teachers.model, config.teachers.parameters, **_shape(tables))
 
 
 def make_student(config: RunConfig, tables: Tables) -> Any:
-    """Return the student before it is taught; a network has an output for each of many labels."""
+    """Return the student before it is taught, or None where a sum has its own.
+
+    A network has an output for each of many labels.
+    """
+    if config.student.model == AUTO:
+        return None
     model = make_model(config.student.model, config.student.parameters, **_shape(tables))
     if not (tables.many_labels and is_network(model)):
         return model
@@ -308,6 +328,12 @@ def require_able(config: RunConfig, tables: Tables) -> None:
             f"together, got {config.teachers.timeout:g} seconds. Leave it out."
         )
     model, name = make_student(config, tables), config.student.model
+    if config.mechanism.is_sum:
+        from .sums import require_models
+
+        require_models(teacher, model, one_class=not tables.many_labels)
+        config.sum.asked().declared(tables.n_outputs)
+        return
     STUDENT_KINDS[config.student.kind].require(model)
     if hasattr(model, "require_fit"):
         model.require_fit(tables.pool.shape, n_labels=tables.n_outputs)
@@ -359,7 +385,8 @@ def open_books(
         )
     counts = known or public_counts(config)
     # A clock begins with terms for the queries that it is to pay for.
-    asked = first_price(config, **counts) if config.budget.rule == "clock" else None
+    by_price = config.budget.rule == "clock" and not config.mechanism.is_sum
+    asked = first_price(config, **counts) if by_price else None
     ledger = open_as_begun(place, config.accountant(asked))
     try:
         accountant = _fitting(ledger, config)
@@ -370,7 +397,9 @@ def open_books(
             return ledger
         if assignment is not None:
             require_no_groups(ledger)
-        if ledger.asked(f"{folder.key}/0") is None:
+        if config.mechanism.is_sum:
+            _require_sum(config, counts["n_teachers"], ledger, key=folder.key)
+        elif ledger.asked(f"{folder.key}/0") is None:
             price = first_price(config, **counts)
             can_pay(config, price)
             accountant.require(ledger.spent, price, key=f"{folder.key}/0")
@@ -465,6 +494,15 @@ def part_statistics(Y: NDArray[Any], parts: Sequence[NDArray[np.int64]]) -> dict
 
 def _span(values: ArrayLike) -> tuple[int, int]:
     return int(np.min(values)), int(np.max(values))
+
+
+def require_queries(config: RunConfig, what_for: str, advice: str) -> None:
+    """Refuse a run of a Gaussian sum, of whose scores no file is kept."""
+    if config.mechanism.is_sum:
+        raise ValueError(
+            f"Expected a run that asks query by query, {what_for}, got one of mechanism "
+            f'"{config.mechanism.name}", whose scores are kept in no file. {advice}'
+        )
 
 
 def keep_troubles(folder: RunFolder, troubles: Sealed[dict[int, str]]) -> None:

@@ -14,13 +14,14 @@ from ..accounting.exact import exact_epsilons
 from ..accounting.plan import expected_labels
 from ..data.label_models import OneEach
 from ..data.metrics import measure, precision_recall
+from ..mechanisms.gaussian_sum import GaussianSum
 from ..mechanisms.gnmax import GNMax
 from ..privacy.relation import Relation
 from ..privacy.release import SILENT
 from ..privacy.votes import SetOf, Votes
 from ..students.fitting import fresh, takes_unlabelled
 from ..teachers.ballots import ballots_of
-from ._catalogue import uses_torch
+from ._catalogue import model_name, uses_torch
 from ._folder import make_student
 from ._groups import Cast, PersonalSpending, ceiling_notes, exact_by_groups
 from ._tables import Tables
@@ -70,23 +71,31 @@ def public_result(
     *,
     seconds: dict[str, float],
     started: str,
+    scores: GaussianSum | None = None,
 ) -> RunResult:
-    """Return the result of a run: settings, prices, released labels and public test rows, no vote."""
+    """Return the result of a run: settings, prices, released labels and public test rows, no vote.
+
+    `scores` is the sum that was asked, where one was.
+    """
     config, tables, assignment = voting.config, voting.tables, voting.assignment
     stops_privately, delta = config.budget.stop == "private", config.budget.delta
     own: dict[str, Any] = {} if spending.personal is None else {"personal": spending.personal.part}
     clock: dict[str, Any] = {} if spending.left is None else {"rule": "clock", "left": spending.left}
     if tables.many_labels:
         names = {"class_names": ("no", "yes"), "label_names": tables.private.label_names}
-        own["labels"], scores = _label_results(student, tables, labels)
+        own["labels"], quality = _label_results(student, tables, labels)
     else:
-        names, scores = {"class_names": tables.private.class_names}, _class_results(student, tables)
+        names, quality = {"class_names": tables.private.class_names}, _class_results(student, tables)
     parts, plan = assignment.partition, assignment.plan
     rounds = spending.personal.part.rounds if spending.personal is not None else ()
     if plan is not None and rounds and rounds[0].absent:
         plan = plan.without(rounds[0].absent)  # those who could not pay for one query
     with_networks = uses_torch(config.teachers.model) or uses_torch(config.student.model)
-    given = config.mechanism.given
+    given, model = config.mechanism.given, config.student.model
+    mechanism = config.build_mechanism() if scores is None else scores
+    if scores is not None:
+        given = {"sigma": scores.sigma, "steps": scores.steps}
+        model = f"{model_name(student.model)}, of noisy scores"
     if isinstance(plan, Upsampling):
         # The one for as many teachers as there are.
         given = {name: getattr(plan.mechanism, name) for name in given}
@@ -107,7 +116,7 @@ def public_result(
             relation=parts.relation,
             notes=parts.notes,
         ),
-        mechanism=MechanismPart(name=type(config.build_mechanism()).__name__, **given),
+        mechanism=MechanismPart(name=type(mechanism).__name__, **given),
         budget=BudgetPart(epsilon=config.budget.epsilon, delta=delta, **clock),
         spent=SpentPart(
             epsilon=spending.epsilon,
@@ -120,17 +129,17 @@ def public_result(
         queries=queries_part(
             labels, order=config.queries.order, stopped_by=_stopped_by(config, labels, spending)
         ),
-        **tested_part(config.build_mechanism(), labels, after_fail=config.queries.after_fail),
+        **tested_part(mechanism, labels, after_fail=config.queries.after_fail),
         cost=tuple(
             CostPoint(n_queries=n, epsilon=epsilon, **({} if left is None else {"left": left}))
             for n, epsilon, left in spending.curve
         ),
         student=StudentPart(
             kind=config.student.kind,
-            model=config.student.model,
+            model=model,
             n_labels=int((labels.labels != SILENT).sum()),
             labels_right=_share_right(labels, tables),
-            **scores,
+            **quality,
         ),
         seed=config.seed,
         versions=versions_of("numpy", "scipy", "scikit-learn", *["torch"] * with_networks),
@@ -191,7 +200,8 @@ def _label_results(
     if tables.test is not None:
         X, truth = tables.test.X, tables.test.y
         predicted = student.predict(X)
-        found = measure(truth, predicted, scores=student.predict_proba(X))
+        ranks = getattr(student, "predict_proba", None) or student.decision_function
+        found = measure(truth, predicted, scores=ranks(X))
         said = precision_recall(truth, predicted)
         by_label = {**found.per_label, "precision": said.precision, "recall": said.recall}
         averages["accuracy"] = known(found.accuracy)

@@ -22,7 +22,14 @@ from ..teachers.ensemble import train_ensemble
 from ..teachers.partitions import Partition
 from ..teachers.pool import VotedPool
 from ..teachers.store import read_votes
-from ._folder import RunFolder, first_price, make_teacher, public_counts, require_able
+from ._folder import (
+    RunFolder,
+    first_price,
+    make_teacher,
+    public_counts,
+    require_able,
+    require_queries,
+)  # fmt: skip
 from ._tables import Tables, deal_rows, digest, read_tables
 from ._voting import Spending, ask_by_settings, counts_of
 from .labelling import guaranteed_epsilon, most_expected, pool_order
@@ -75,6 +82,8 @@ def audit_run(
     """
     require_count(8, n_shadows=n_shadows)
     require_count(n_canaries=n_canaries)
+    advice = "Audit the mechanism alone: tellers audit --mechanism gaussian-sum --sigma 8 --delta 1e-5."
+    require_queries(config, "to make shadows of it", advice)
     _require_plain(config)
     tell, drawn = show or (lambda *_: None), source or noise.secure()
     tell("data", 0, 0)

@@ -367,11 +367,16 @@ def release_labels(voting: Voting, votes: Votes, ledger: Ledger) -> tuple[Labels
         counts=counts_of(votes), used=[mechanism, warm_up], note=note, after_fail=asking.after_fail,
         is_over=labels.stopped_by == "the budget",
     )  # fmt: skip
+    keep_labels(folder, labels)
+    return labels, spending
+
+
+def keep_labels(folder: RunFolder, labels: Labels) -> None:
+    """Write the released labels into the folder of a run, with noisy values where there are some."""
     content = io.BytesIO()
     values = {} if labels.values is None else {"values": labels.values}
     np.savez(content, rows=labels.rows, labels=labels.labels, by_teachers=labels.by_teachers, **values)
     write_whole(folder.labels, content.getvalue(), shared=True)
-    return labels, spending
 
 
 def ask_by_settings(

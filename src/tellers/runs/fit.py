@@ -19,7 +19,6 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state, validation
 
 from ..data.dataset import count_copies
@@ -45,11 +44,11 @@ from ..teachers.ensemble import train_ensemble
 from ..teachers.models import describe_estimator
 from ..teachers.partitions import partition
 from ..teachers.pool import VotedPool
-from ._catalogue import make_model
+from ._catalogue import make_model, model_name
 from ._numbers import label_counts, queries_part, tested_part, versions_of
 from ._voting import Spending, begin_asking, counts_of, spent_on
 from .card import ModelCard, export_student
-from .labelling import AfterFail, Labels, Order, check_asking, guaranteed_epsilon, label_pool
+from .labelling import AfterFail, Labels, Order, check_asking, label_pool
 from .personal.assignment import Assignment, PlanOptions, Variant, arrange, plan_as_dict
 from .personal.consent import Consent, read_consent
 from .personal.plan import PersonalPlan
@@ -75,6 +74,7 @@ from .sums import (
     ask_sum,
     require_known,
     require_models,
+    spent_on_sum,
     sum_question,
     sums_of,
     wants_sum,
@@ -283,11 +283,6 @@ def seed_number(random_state: Any) -> int:
 def model_or_default(model: Any) -> Any:
     """Return what was given, or else logistic regression on features of one scale."""
     return make_model("scaled_logistic") if model is None else model
-
-
-def model_name(model: Any) -> str:
-    """Return the name of an estimator's class, of a pipeline's last step."""
-    return type(model.steps[-1][1] if isinstance(model, Pipeline) else model).__name__
 
 
 def agreed_n_teachers(n_teachers: int | None, n_rows: int, *, by_name: bool) -> int:
@@ -616,7 +611,7 @@ class Fitting:
                         X, y, pool, assignment, accountant=accountant, ledger=ledger, noise=source, key=key,
                         seeds=seeds, public=given,
                     )  # fmt: skip
-                    spending = self._spent_on_sum(found, ledger, accountant)
+                    spending = spent_on_sum(found, ledger, accountant, alone=self.ledger is None)
                     self._record(
                         found.labels, rows, spending, ledger=ledger, held=accountant, reasons=reasons
                     )
@@ -705,14 +700,6 @@ class Fitting:
         )  # fmt: skip
         self.mechanism_, self.prior_, self.troubles_ = found.plan.scores, found.prior, found.troubles
         return found
-
-    def _spent_on_sum(self, found: Summed, ledger: Ledger, accountant: Accountant) -> Spending:
-        """Return what may be stated: what a sum and its prior cost was known before the first of them."""
-        most = found.plan.price() if self.ledger is None else None
-        epsilon, charged = guaranteed_epsilon(ledger, accountant, most=most), accountant.epsilon(ledger.spent)
-        left = None if accountant.clock is None else accountant.left(ledger.spent)
-        curve = ((len(found.release), charged, left),)
-        return Spending(epsilon, charged, curve, shared=self.ledger is not None, left=left)
 
     def _reasons(self, *, declared: bool, pooled: bool, seeded: bool) -> list[str]:
         """Return why no epsilon may be stated, and warn; refuse where a ledger is kept all the same."""

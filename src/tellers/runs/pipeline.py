@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from ._folder import (
     public_counts,
     require_able,
     require_left,
+    require_queries,
     require_same,
     tell_units,
     unlike,
@@ -54,7 +55,11 @@ from .personal.assignment import Assignment
 from .report._page import write_page
 from .result import PrivateNumbers, RunResult, write_json, write_result
 from .settings.files import read_config, with_absolute_paths
+from .settings.mechanism import unfit_for_queries
 from .settings.sections import CLIPS, BudgetConfig, RunConfig
+
+if TYPE_CHECKING:
+    from .sums import Summed
 
 Step = Literal["data", "teachers", "votes", "labels", "student", "report"]
 STEPS: Final[tuple[Step, ...]] = get_args(Step)
@@ -164,6 +169,11 @@ def run_steps(
     """
     if until not in STEPS:
         raise ValueError(f"Expected a step, one of {', '.join(STEPS)}, got {until!r}.")
+    if config.mechanism.is_sum and until in ("teachers", "votes"):
+        raise ValueError(
+            "Expected data, labels, student or report as the last step of a Gaussian sum, whose scores are "
+            f"kept in no file, got {until}."
+        )
     if first is not None:
         config, voted = voted_in(first, config)
     if voted is not None:
@@ -219,33 +229,65 @@ def _carry_out(
         voting.train(absent)
     if until in ("data", "teachers"):
         return None
+    if config.mechanism.is_sum:
+        from ._summing import release_sum
+
+        with ledger:
+            found, spending = release_sum(voting, ledger)
+        return _finish(voting, steps, found.labels, spending, until=until, beside=beside, found=found)
     votes = voting.votes(absent)
     if until == "votes":
         return None
     with steps.step("labels"), ledger:
         labels, spending = release_labels(voting, votes, ledger)
-        if tables.many_labels:
-            write_whole(folder.path / "labels.csv", _as_csv(config, labels), shared=True)
+
+    def private() -> PrivateNumbers:
+        seen = (votes, voting.test_votes(absent))
+        return private_numbers(voting, labels, spending, *seen, seconds=steps.seconds)
+
+    return _finish(voting, steps, labels, spending, until=until, beside=beside, private=private)
+
+
+def _finish(
+    voting: Voting,
+    steps: RunProgress,
+    labels: Labels,
+    spending: Spending,
+    *,
+    until: Step,
+    beside: Mapping[str, bytes] | None,
+    found: "Summed | None" = None,
+    private: Callable[[], PrivateNumbers] | None = None,
+) -> Finished | None:
+    """Teach the student of what was released, and write the result, the card and the report.
+
+    Of a Gaussian sum the student was taught with it; `private` makes the operator's own numbers.
+    """
+    config, tables, folder = voting.config, voting.tables, voting.folder
+    if tables.many_labels:
+        write_whole(folder.path / "labels.csv", _as_csv(config, labels), shared=True)
     if until == "labels":
         return None
-    student = None
-    if not labels.is_void:
+    student = None if found is None else found.student
+    if student is None and not labels.is_void:
         with steps.step("student"):
             student = teach(
                 config, tables, labels, spending, progress=partial(steps.show, "student"),
                 training=folder.lesson(config.student),
             )  # fmt: skip
-    result = public_result(voting, labels, spending, student, seconds=steps.seconds, started=steps.started)
+    result = public_result(
+        voting, labels, spending, student, seconds=steps.seconds, started=steps.started,
+        scores=None if found is None else found.plan.scores,
+    )  # fmt: skip
     if folder.result.exists() or folder.publication.exists():
         from .publishing import with_published
 
         result = with_published(result, folder, config)
     with steps.step("report"):
-        private = None
-        if until == "report" and config.report.private:
-            seen = (votes, voting.test_votes(absent))
-            private = private_numbers(voting, labels, spending, *seen, seconds=steps.seconds)
-            write_json(folder.summary, private.as_dict(), public=False)
+        numbers = None
+        if until == "report" and config.report.private and private is not None:
+            numbers = private()
+            write_json(folder.summary, numbers.as_dict(), public=False)
         if student is not None:
             export_student(
                 student, folder.student, card=ModelCard.from_result(result), overwrite=True, beside=beside
@@ -255,13 +297,13 @@ def _carry_out(
         write_result(folder.path, result)
         if until == "report":
             write_page(folder.path, result)
-            if private is not None:
-                write_page(folder.path, result, private)
+            if numbers is not None:
+                write_page(folder.path, result, numbers)
             if config.data.name == CLIPS:
                 from .sound._pages import write_run_sound
 
                 write_run_sound(folder.path, tables)
-    return Finished(result, student, private)
+    return Finished(result, student, numbers)
 
 
 def teach(
@@ -417,6 +459,9 @@ def voted_in(folder: str | PathLike[str], config: RunConfig) -> tuple[RunConfig,
     Reference: Papernot et al. 2017, section 2.
     """
     place = RunFolder(Path(folder))
+    if place.config.exists():
+        advice = "Its sum teaches another student at no cost: --resume with other settings of [student]."
+        require_queries(read_config(place.config), "for another student of its teachers", advice)
     if not (place.config.exists() and place.votes.exists()):
         raise ValueError(
             f"Expected a run with votes in {place.path}, found none. Make it: tellers run CONFIG --out "
@@ -462,6 +507,8 @@ def voted_in(folder: str | PathLike[str], config: RunConfig) -> tuple[RunConfig,
 
 def check_voted(config: RunConfig, voted: Voted) -> None:
     """Refuse settings that do not fit the votes, or a model that would fail after labels were paid."""
+    if config.mechanism.is_sum:
+        raise ValueError(f"{config.where('mechanism', 'name')}: {unfit_for_queries(config.mechanism.name)}")
     if bool(config.labels.names) != voted.tables.many_labels:
         raise ValueError(
             f"{config.where('labels', 'names')}: Expected labels for votes on many labels, and none for "

@@ -36,7 +36,7 @@ from ..privacy.release import Cost, Release
 from ..privacy.votes import LabelVotes, kept
 from ..teachers.store import HeldVotes
 from ._finished import FinishedRun, asked_votes, finished_of, read_finished, require_summable
-from ._folder import RunFolder, publications_of
+from ._folder import RunFolder, publications_of, require_queries
 from ._groups import listed
 from .card import ModelCard, replace_card
 from .labelling import most_expected
@@ -511,6 +511,7 @@ def propose_publication(
     ValueError: Expected the folder of a run, found none at nowhere. Give the folder that `tellers run` wrote.
     """
     run = read_finished(folder)
+    require_queries(run.config, "to publish what its votes cost", "A sum costs the same whatever they are.")
     with run.books() as ledger:
         publisher = Publisher(run, ledger)
         done = publisher.published()

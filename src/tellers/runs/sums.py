@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -29,7 +30,8 @@ from ..students.sums import SumStudent, fit_sum, released_frequencies
 from ..teachers.ensemble import Ensemble, is_network, train_ensemble
 from ..teachers.frequencies import LabelFrequencies
 from ..teachers.partitions import Partition
-from .labelling import Labels
+from ._voting import Spending
+from .labelling import Labels, guaranteed_epsilon
 from .room import Room
 
 Floats = NDArray[np.float64]
@@ -235,8 +237,8 @@ def planned(
         if not accountant.affords(spent, given.price()):
             raise BudgetExhausted(
                 f"Expected a sum that the budget affords, got sigma = {given.scores.sigma:.4g}, which with "
-                "its prior is too dear. Nothing was charged. Take more noise, or "
-                f'mechanism="{NAME}", which finds sigma.'
+                "its prior is too dear. Nothing was charged. Take more noise, or leave sigma out, and it "
+                "follows from the budget."
             )
         return given
     try:
@@ -246,7 +248,7 @@ def planned(
     if plan.scores.sigma > n_teachers:
         raise BudgetExhausted(
             f"Expected a budget that affords less noise than {n_teachers} teachers can say, got one for "
-            f"sigma = {plan.scores.sigma:.4g}. Nothing was charged."
+            f"sigma = {plan.scores.sigma:.4g}. Nothing was charged. Take more teachers, or a larger budget."
         )
     return plan
 
@@ -269,10 +271,12 @@ def ask_sum(
     student: Any,
     seeds: tuple[int, int],
     options: Mapping[str, Any],
+    step: Callable[[str], AbstractContextManager[Any]] = nullcontext,
 ) -> Summed:
     """Train teachers, buy a prior where none is declared, release the sum, and teach a student.
 
-    `seeds` are those of teachers and student, and `options` those of `train_ensemble`.
+    `seeds` are those of teachers and student, and `options` those of `train_ensemble`. `step` is entered
+    while something goes on: "teachers", "prior", "votes", "labels" and "student".
     """
     prior, n_teachers = chosen.declared(n_columns), len(parts)
     # Refused before teachers are trained.
@@ -285,13 +289,17 @@ def ask_sum(
     given = {**options, "public": None if options.get("public") is None else seen}
     plain = Scores(n_columns, plan.scores.steps, one_class=one_class)
     # What they learn does not depend on the prior: if they fail before it is bought, nothing is charged.
-    trained = train_ensemble(model, X, y, parts, space=plain, seed=seeds[0], **given)
+    with step("teachers"):
+        trained = train_ensemble(model, X, y, parts, space=plain, seed=seeds[0], **given)
     assert isinstance(trained, Ensemble)  # networks were refused
     if prior is None:
         assert plan.prior is not None  # it has a share
-        counts = LabelFrequencies(y, parts, n_columns=n_columns, one_class=one_class, steps=plan.prior.steps)
-        told = Room(counts, cast(Any, plan.prior), ledger, noise).ask([[0.0]], key=f"{key}/prior")
-        prior = released_frequencies(told, shrink=True)
+        with step("prior"):
+            counts = LabelFrequencies(
+                y, parts, n_columns=n_columns, one_class=one_class, steps=plan.prior.steps
+            )
+            told = Room(counts, cast(Any, plan.prior), ledger, noise).ask([[0.0]], key=f"{key}/prior")
+            prior = released_frequencies(told, shrink=True)
     scaler = StandardScaler().fit(pool)
     rows = np.asarray(scaler.transform(pool), dtype=np.float64)
     weights = (prior * (1 - prior)) ** -chosen.balance
@@ -301,11 +309,31 @@ def ask_sum(
     )  # fmt: skip
     ensemble = Ensemble(trained.teachers, space=space)
     voters = _WholePool(space, n_teachers)
-    keep(voters, ensemble.vote(seen))
+    with step("votes"):
+        keep(voters, ensemble.vote(seen))
     # By numbers of rows: that coordinates come out the same to the last bit elsewhere is not promised.
-    release = Room(voters, cast(Any, plan.scores), ledger, noise).ask(np.arange(len(pool)), key=f"{key}/pool")
-    taught = fit_sum(
-        rows, release, estimator=student, frequencies=prior, column_weights=weights, seed=seeds[1]
-    )
+    with step("labels"):
+        room = Room(voters, cast(Any, plan.scores), ledger, noise)
+        release = room.ask(np.arange(len(pool)), key=f"{key}/pool")
+    with step("student"):
+        taught = fit_sum(
+            rows, release, estimator=student, frequencies=prior, column_weights=weights, seed=seeds[1]
+        )
     whole = replace(taught, model=Pipeline([("scale", scaler), ("model", taught.model)]))
     return Summed(plan, prior, release, whole, ensemble.troubles)
+
+
+def spent_on_sum(
+    found: Summed, ledger: Ledger, accountant: Accountant, *, alone: bool, besides: str | None = None
+) -> Spending:
+    """Return what may be stated: what a sum and its prior cost was known before the first of them.
+
+    With others on the ledger it is the budget; `besides` are the questions that are told apart.
+    """
+    most, charged = found.plan.price() if alone else None, accountant.epsilon(ledger.spent)
+    epsilon = guaranteed_epsilon(ledger, accountant, most=most, besides=besides)
+    told: dict[str, Any] = {}
+    if accountant.clock is not None:
+        told = {"left": accountant.left(ledger.spent), "renyi": ledger.spent.epsilon(accountant.budget.delta)}
+    curve = ((len(found.release), charged, told.get("left")),)
+    return Spending(epsilon, charged, curve, shared=not alone, **told)

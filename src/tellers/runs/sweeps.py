@@ -26,7 +26,7 @@ from ..privacy.rdp import RdpCurve, check_orders
 from ..privacy.release import SILENT
 from ..privacy.sealed import Sealed
 from ..privacy.votes import LabelVotes, Votes, keep, kept
-from ._folder import RunFolder
+from ._folder import RunFolder, require_queries
 from ._tables import read_tables
 from ._voting import stored_votes
 from .settings.files import read_config
@@ -520,6 +520,7 @@ def read_stored_votes(folder: str | PathLike[str]) -> SweptVotes:
             f"Expected a run with one budget for all, {place.path} holds one with budgets per group: what a "
             "setting costs each of them is planned with tellers plan."
         )
+    require_queries(config, "to try other settings on its votes", "Plan another: tellers plan.")
     if not place.votes.exists():
         raise ValueError(
             f"Expected votes in {place.path}, found none. The run was cut short: go on with it, tellers run "

@@ -15,7 +15,7 @@ from ..privacy._files import load_npy
 from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import RdpCurve
 from ..privacy.relation import Relation
-from ..runs._folder import RunFolder
+from ..runs._folder import RunFolder, require_queries
 from ..runs.personal.plan import PersonalPlan
 from ..runs.result import read_result
 from ..runs.room import Voters
@@ -145,6 +145,8 @@ def _require_priced(settings: ServiceSettings, served: Served) -> None:
 
 def _from_run(settings: ServiceSettings, place: Path) -> Served:
     folder = RunFolder(place)
+    if folder.config.is_file():
+        require_queries(read_config(folder.config), "for a service", "Hand out its student.")
     if not folder.votes.is_file() or not folder.config.is_file():
         raise ValueError(f"Expected the folder of a finished run at {place}, got none.")
     run, result = read_config(folder.config), read_result(place)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
-from ..runs.settings.mechanism import MechanismConfig
+from ..runs.settings.mechanism import MechanismConfig, unfit_for_queries
 from ..runs.settings.schema import (
     RULE_WORDS,
     Options,
@@ -267,6 +267,8 @@ sigma_threshold = 150.0"""
 
     def _unfit_mechanism(self) -> str:
         chosen = self.mechanism
+        if chosen is not None and chosen.is_sum:
+            return unfit_for_queries(chosen.name)
         return "" if chosen is None or not chosen.is_one_batch else unfit_for_single_questions(chosen.name)
 
     def _mechanism_refusals(self) -> Iterator[Problem]:

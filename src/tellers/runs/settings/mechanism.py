@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, create_model
+from pydantic import BaseModel, Field, create_model
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticCustomError, core_schema
+from pydantic_core import core_schema
 
 from ...data._records import NAMED
 from ...mechanisms.base import Mechanism, is_by_batch
@@ -27,6 +27,7 @@ from ...mechanisms.registry import (
     parameters,
     summary_of,
 )
+from .._catalogue import uses_torch
 from ._document import toml_value
 from .schema import (
     CHECKS,
@@ -38,9 +39,15 @@ from .schema import (
     Problem,
     Table,
     meant,
+    only,
     option,
     wrong,
 )  # fmt: skip
+
+if TYPE_CHECKING:
+    from ...accounting.sum_plan import SumPlan
+    from ...privacy.budget import Accountant
+    from ..sums import Sums
 
 # Examples for one class per row are for 250 teachers; a settings file begins with so many times fewer.
 _FEWER = 5
@@ -67,7 +74,7 @@ class MechanismConfig(metaclass=Explaining):
         self, *, name: str = "confident", given: Mapping[str, Any] | None = None, **changed: Any
     ) -> None:
         said = {**(given or {}), **changed}  # `dataclasses.replace` hands on what was given
-        checked = _model(_asked_by_runs()).model_validate({"name": name, **said})
+        checked = _model(names()).model_validate({"name": name, **said})
         values = {key: getattr(checked, key) for key in parameters()}
         object.__setattr__(self, "name", checked.name)  # type: ignore[attr-defined]
         object.__setattr__(self, "given", {key: value for key, value in values.items() if value is not None})
@@ -83,7 +90,7 @@ class MechanismConfig(metaclass=Explaining):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
-        return _model(_asked_by_runs()).model_json_schema()
+        return _model(names()).model_json_schema()
 
     @classmethod
     def declared(cls) -> dict[str, FieldInfo]:
@@ -92,7 +99,7 @@ class MechanismConfig(metaclass=Explaining):
         >>> list(MechanismConfig.declared())[:2]
         ['name', 'gamma']
         """
-        return _model(_asked_by_runs()).model_fields
+        return _model(names()).model_fields
 
     def told(self) -> dict[str, FieldInfo]:
         """Return the options that a written file shows: those for labels only with a mechanism for them.
@@ -112,6 +119,11 @@ class MechanismConfig(metaclass=Explaining):
     def is_for_labels(self) -> bool:
         """Return whether it is a mechanism for many labels per row."""
         return answers_of(self.kind) == "labels"
+
+    @property
+    def is_sum(self) -> bool:
+        """Return whether it releases the scores of a whole pool at once, by the section [sum]."""
+        return answers_of(self.kind) == "scores"
 
     @property
     def hears_student(self) -> bool:
@@ -141,6 +153,13 @@ class MechanismConfig(metaclass=Explaining):
         if unfit:
             yield wrong("mechanism.name", unfit)
             return
+        if self.is_sum:
+            for name in self.given:
+                words = f'Expected no {name} with mechanism "{self.name}", got one. Its noise is in [sum].'
+                yield wrong(f"mechanism.{name}", words, "mechanism.name")
+            if not self.given:
+                yield from whole._mechanism_refusals()
+            return
         own = [one for one in declared_fields(self.kind) if not one.metadata.get("of_votes")]
         missing = [one.name for one in own if one.default is MISSING and one.name not in self.given]
         foreign = [name for name in self.given if name not in [one.name for one in own]]
@@ -164,30 +183,22 @@ class MechanismConfig(metaclass=Explaining):
         return wrong(f"mechanism.{about[-1] if about else 'name'}", str(error), "mechanism.name")
 
 
-def _asked_by_runs() -> tuple[str, ...]:
-    """Return the mechanisms that a run can ask: all but those of scores, which take a whole pool at once."""
-    return tuple(name for name in names() if answers_of(mechanism_named(name)) != "scores")
-
-
-def _refuse_scores(name: Any) -> Any:
-    """Refuse by its reason a mechanism that is there, but not for settings."""
-    if isinstance(name, str) and name in names("scores"):
-        words = (
-            f'Expected a mechanism that answers query by query, got "{name}", which releases the scores of a '
-            "whole pool at once. Ask a room from Python: room.ask(X_pool, key=...)."
-        )
-        raise PydanticCustomError("told", "{words}", {"words": words})
-    return name
+def unfit_for_queries(name: str) -> str:
+    """Return why a mechanism that takes the scores of a whole pool is not for who asks query by query."""
+    return (
+        f'Expected a mechanism that answers query by query, got "{name}", which releases the scores of a '
+        "whole pool at once. Ask it by a run: tellers run."
+    )
 
 
 @cache
 def _model(known: tuple[str, ...]) -> type[BaseModel]:
     """Return the options that these mechanisms make, with their types and limits."""
     summaries = " ".join(f"{name}: {summary_of(name)}." for name in names("classes"))
-    words = f"{summaries} Names for many labels are with [labels]."
+    sums = " ".join(f"{name}: {summary_of(name)}; see [sum]." for name in names("scores"))
+    words = f"{summaries} {sums} Names for many labels are with [labels]."
     choices: Any = Literal[known]
-    name: Any = Annotated[choices, BeforeValidator(_refuse_scores)]
-    fields: dict[str, Any] = {"name": (name, option("confident", words))}
+    fields: dict[str, Any] = {"name": (choices, option("confident", words))}
     fields |= {one.name: _option(one) for one in parameters().values()}
     return create_model("mechanism", __config__=CHECKS, **fields)
 
@@ -284,11 +295,11 @@ class LabelsConfig(Options, title="labels"):
         if not self.names:
             yield from self._without_names(whole)
             return
-        if not chosen.is_for_labels:
+        if not chosen.is_for_labels and not chosen.is_sum:
             yield wrong(
                 _CHOSEN,
-                f"Expected one of {', '.join(names('labels'))} where rows have many labels, got "
-                f'"{chosen.name}". For example: name = "binary" and sigma = 8.0 in [mechanism]',
+                f"Expected one of {', '.join((*names('labels'), *names('scores')))} where rows have many "
+                f'labels, got "{chosen.name}". For example: name = "binary" and sigma = 8.0 in [mechanism]',
                 _NAMES,
             )
         if not data.record.load_labels:
@@ -398,3 +409,104 @@ def _with_implications() -> dict[type, type]:
     """Return which mechanisms may be told what labels follow from others, and those that they are then."""
     kinds = [kind for kind in EVENTS.values() if hasattr(kind, "adds_implications_to")]
     return {kind.adds_implications_to: kind for kind in kinds}
+
+
+# One Gaussian sum: its noise, its prior and its directions
+
+AUTO = "auto"
+"""The model that suits a Gaussian sum, in place of a name."""
+
+# Options of other sections that say nothing of one sum for the whole pool.
+_USUAL: dict[str, Any] = {
+    "queries.order": "shuffled", "queries.n_queries": 0, "queries.n_labels": 0, "personal.variant": "",
+    "labels.thresholds": (0.5,), "labels.resolution": 1, "labels.implies": {}, "labels.implies_not": {},
+    "cluster.address": "", "student.kind": "supervised", "report.private": False,
+}  # fmt: skip
+_Share = Annotated[float, Field(gt=0, lt=1)]
+
+
+class SumConfig(Options, title="sum"):
+    """How one Gaussian sum is asked for, with mechanism "gaussian-sum".
+
+    >>> SumConfig(prior_share=0.1).asked()
+    Sums(mechanism=None, prior=None, prior_share=0.1, n_directions=50, balance=0.25)
+    """
+
+    sigma: float = option(
+        0.0,
+        "Standard deviation of the noise on every entry of the sum, in norms of one ballot; 0 = the least "
+        "that the budget affords.",
+        ge=0,
+    )
+    prior: Annotated[tuple[_Share, ...], ONE_OR_MORE] = option(
+        (),
+        "How often each class or label is true, from public knowledge, one share each; [] = noisy shares are "
+        "bought.",
+    )
+    prior_share: float = option(0.05, "The part of the price that a bought prior takes.", gt=0, lt=1)
+    n_directions: int = option(
+        50, "Scores are brought onto so many directions in which the pool differs most.", ge=1
+    )
+    balance: float = option(
+        0.25, "A column of frequency p has the weight (p (1 - p)) ** -balance.", ge=0, le=1
+    )
+
+    def asked(self) -> "Sums":
+        """Return how the sum is asked for, as `ask_sum` takes it."""
+        from ...accounting.sum_plan import given_sum
+        from ..sums import Sums
+
+        return Sums(
+            mechanism=given_sum(self.sigma) if self.sigma else None, prior=self.prior or None,
+            prior_share=self.prior_share, n_directions=self.n_directions, balance=self.balance,
+        )  # fmt: skip
+
+    def plan(self, accountant: "Accountant") -> "SumPlan":
+        """Return the sum and its prior as a budget of which nothing is spent has them."""
+        from ...accounting.sum_plan import given_sum, plan_sum, with_prior
+
+        share = 0.0 if self.prior else self.prior_share
+        given = with_prior(given_sum(self.sigma), prior_share=share) if self.sigma else None
+        return given or plan_sum(accountant, prior_share=share)
+
+    def _rules(self, whole: Any) -> Iterator[Problem]:
+        if not whole.mechanism.is_sum:
+            for name in self.changed():
+                yield only(f"sum.{name}", 'mechanism "gaussian-sum"', _CHOSEN)
+            for section in ("teachers", "student"):
+                if getattr(whole, section).model == AUTO:
+                    yield only(f"{section}.model", 'mechanism "gaussian-sum"', _CHOSEN)
+            return
+        n_columns = len(whole.labels.names or whole.data.classes)
+        if self.prior and n_columns and len(self.prior) != n_columns:
+            words = f"Expected one share for each of {n_columns} classes or labels, got {len(self.prior)}."
+            yield wrong("sum.prior", words, "labels.names", "data.classes")
+        if self.prior and "prior_share" in self.changed():
+            yield only("sum.prior_share", "a prior that is bought, prior = []", "sum.prior")
+        when = 'with mechanism "gaussian-sum", which asks teachers for their scores of the whole pool at once'
+        for key, value in _USUAL.items():
+            section, name = key.split(".")
+            if getattr(getattr(whole, section), name) != value:
+                yield from whole.expect(key, (value,), when, _CHOSEN)
+        yield from self._model_rules(whole)
+
+    def _model_rules(self, whole: Any) -> Iterator[Problem]:
+        student, teachers = whole.student, whole.teachers
+        if student.model != AUTO and ":" not in student.model:
+            yield wrong(
+                "student.model",
+                'Expected "auto", or a regressor as package.module:Name, with mechanism "gaussian-sum", of '
+                f'which noisy scores come out, got "{student.model}".',
+                _CHOSEN,
+            )
+        if uses_torch(teachers.model):
+            yield wrong(
+                "teachers.model",
+                'Expected "auto" or a model of scikit-learn with mechanism "gaussian-sum", got '
+                f'"{teachers.model}". Networks answer by the query.',
+                _CHOSEN,
+            )
+        for section, chosen in (("teachers", teachers), ("student", student)):
+            if chosen.model == AUTO and chosen.parameters:
+                words = 'Expected none with model = "auto", got some. Leave them out, or name a model.'
+                yield wrong(f"{section}.parameters", words, f"{section}.model")

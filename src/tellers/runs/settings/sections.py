@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import AfterValidator
 from pydantic.json_schema import SkipJsonSchema
@@ -15,7 +15,7 @@ from ...mechanisms.base import Mechanism, accountant_for
 from ...students.fitting import STUDENT_KINDS
 from .._catalogue import MODELS, SEMI_SUPERVISED, model_names
 from ._document import toml_value
-from .mechanism import LabelsConfig, MechanismConfig
+from .mechanism import AUTO, LabelsConfig, MechanismConfig, SumConfig
 from .schema import (
     Names,
     Options,
@@ -43,7 +43,7 @@ _IMPORTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 def _known_model(value: str) -> str:
-    if not _IMPORTED.fullmatch(value) and value not in model_names():
+    if not _IMPORTED.fullmatch(value) and value not in (*model_names(), AUTO):
         raise refuse(
             f"Expected one of {', '.join(MODELS)} (those of scikit-learn also as scaled_...) or "
             f"package.module:Name, got {toml_value(value)}.{meant(value, model_names())}"
@@ -313,7 +313,11 @@ class TeachersConfig(Options, title="teachers"):
     0
     """
 
-    model: Model = option("logistic", "A model by its name, or any estimator as package.module:Name.")
+    model: Model = option(
+        "logistic",
+        "A model by its name, or any estimator as package.module:Name; gaussian-sum: auto = ridge or, of "
+        "classes, logistic regression on principal components of the pool.",
+    )
     parameters: Table = option(dict, "Its parameters, e.g. {max_iter = 500}.")
     n_jobs: int = option(0, "Teachers trained at a time; 0 = choose.", ge=0)
     timeout: float = option(0.0, "Seconds one teacher may take; 0 = no limit; not for networks.", ge=0)
@@ -419,6 +423,10 @@ class BudgetConfig(Options, title="budget"):
             when = f'with variant = "{whole.personal.variant}" in [personal]'
             advice = "A clock has no largest of several prices."
             yield from whole.expect("budget.rule", ("renyi",), when, "personal.variant", advice=advice)
+        if whole.mechanism.is_one_batch:
+            when = f'with mechanism "{whole.mechanism.name}", whose test takes a part of delta'
+            advice = "A clock has no price of it."
+            yield from whole.expect("budget.rule", ("renyi",), when, "mechanism.name", advice=advice)
         if (self.stop == "private") != (self.private_epsilon > 0):
             wanted = "above 0" if self.stop == "private" else "0"
             yield wrong(
@@ -669,7 +677,11 @@ class StudentConfig(Options, title="student"):
     kind: KindName = option(
         "supervised", " ".join(f"{name}: {kind.words}." for name, kind in STUDENT_KINDS.items())
     )
-    model: Model = option("logistic", "A model by its name, or any estimator as package.module:Name.")
+    model: Model = option(
+        "logistic",
+        "A model by its name, or any estimator as package.module:Name; gaussian-sum: auto = ridge "
+        "regression, or a regressor of one's own.",
+    )
     parameters: Table = option(dict, "Its parameters, e.g. {max_iter = 500}.")
     temperature: float = option(1.0, "distilled: above 1 evens the shares out, below 1 sharpens them.", gt=0)
     floor: float = option(0.0, "distilled: noisy counts up to this one count as none.", ge=0)
@@ -747,6 +759,7 @@ class RunConfig(Settings):
     mechanism: MechanismConfig = dataclasses.field(
         default_factory=lambda: MechanismConfig(sigma=8.0, threshold=25.0, sigma_threshold=30.0)
     )
+    sum: SumConfig = dataclasses.field(default_factory=SumConfig)
     budget: BudgetConfig = dataclasses.field(default_factory=BudgetConfig)
     personal: PersonalConfig = dataclasses.field(default_factory=PersonalConfig)
     queries: QueriesConfig = dataclasses.field(default_factory=QueriesConfig)
@@ -771,13 +784,13 @@ Every option is here with its default; lines that begin with # are comments."""
     }
 
     def said(self) -> dict[str, Any]:
-        """Return the sections that say something: without labels there is nothing to be said of them.
+        """Return the sections that say something: those of labels and of a sum only where there are some.
 
         >>> "labels" in RunConfig().said()
         False
         """
-        every = super().said()
-        return {title: section for title, section in every.items() if title != "labels" or self.labels.names}
+        unsaid = ["labels"] * (not self.labels.names) + ["sum"] * (not self.mechanism.is_sum)
+        return {title: section for title, section in super().said().items() if title not in unsaid}
 
     @property
     def protects(self) -> Protects:
@@ -795,6 +808,8 @@ Every option is here with its default; lines that begin with # are comments."""
         >>> RunConfig().build_mechanism()
         ConfidentGNMax(sigma=8.0, threshold=25.0, sigma_threshold=30.0)
         """
+        if self.mechanism.is_sum:
+            return cast(Mechanism, self.sum.plan(self.accountant()).scores)
         return self.labels.build(self.mechanism) if self.mechanism.is_for_labels else self.mechanism.build()
 
     def _mechanism_refusals(self) -> Iterator[Problem]:
@@ -816,9 +831,11 @@ Every option is here with its default; lines that begin with # are comments."""
         >>> RunConfig().accountant().rule
         'renyi'
         """
-        from ...privacy.budget import Budget
+        from ...privacy.budget import Accountant, Budget
 
         budget = Budget(self.budget.epsilon, self.budget.delta)
+        if self.mechanism.is_sum:  # whose noise follows from the budget
+            return Accountant.by(self.budget.rule, budget)
         return accountant_for(self.first_mechanism(), budget, self.budget.rule, price=price)
 
     def warm_up(self) -> Mechanism | None:
