@@ -5,6 +5,7 @@ import json
 import math
 import os
 import time
+from functools import cache
 
 import numpy as np
 import pytest
@@ -280,6 +281,42 @@ def test_a_joint_event_keeps_the_potential_by_kinds(n_teachers, n_classes, thres
     assert broken(pairs, table, levels, kinds=kinds, factor=0.5)
     # One kind charged much less: the condition sees it.
     assert broken(pairs, table, levels, kinds=kinds, tick=(0, 0.1))
+
+
+def full_electorates(n_teachers, n_classes):
+    """Return histograms whose leader has more than half of all votes, and the others some of the rest."""
+    found = []
+    for top in range(n_teachers // 2 + 1, n_teachers + 1):
+        left = n_teachers - top
+        for second in sorted({left, left - 1, left * 2 // 3, left // 2, left // 4, 0}):
+            for third in sorted({left - second, (left - second) // 2, 0}):
+                others = [left - second - third] + [0] * (n_classes - 4)
+                found += [(top, second, third, *others)] if second >= 0 else []
+    return found
+
+
+@pytest.mark.parametrize("silent", [0.0, None])
+def test_a_joint_event_knows_that_votes_add_up_to_the_teachers(silent):
+    n_teachers, n_classes, sigma, threshold, sigma_t = 25, 7, 4.0, 20, 4.0
+    table = ConfidentClock(n_teachers, n_classes, sigma, threshold, sigma_t, silent).table(KAPPA)
+    law, law_t, pairs = gaussian_law(sigma, 36), gaussian_law(sigma_t, 36), []
+
+    @cache
+    def laws(counts):
+        found = confident(counts, threshold, law_t, law)
+        return np.array([*found[:5], sum(found[5:])])
+
+    for counts in full_electorates(n_teachers, n_classes):
+        for a, b in itertools.permutations((0, 1, 2, None), 2):
+            other = tuple(c - (i == a) + (i == b) for i, c in enumerate(counts))
+            if min(other) >= 0 and sum(other) <= n_teachers:
+                pairs += [(laws(counts), laws(other)), (laws(other), laws(counts))]
+    pairs = [pair for pair in pairs if min(pair[0][0], pair[1][0]) > 0]
+    kinds = [0, 1, 1, 1, 1, 1]
+    assert not broken(pairs, table, [0.0, 0.4, 1.5, 6.0], kinds=kinds)
+    # The dearest of them need nearly all of it, also where many classes have no votes.
+    for level in (1.5, 3.0, 6.0):
+        assert broken(pairs, table, [level], kinds=kinds, factor=0.96)
 
 
 @pytest.mark.parametrize("silent", [0.0, 0.6, None])

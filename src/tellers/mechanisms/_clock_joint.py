@@ -10,8 +10,12 @@ where alpha_t is the chance that a top count t passes, (x, y) the top counts of 
 and V the left side of the answers alone. There are two cases, as in `gap_bounds`.
 1. a is a top class of N. Then N' has the top count t - 1, or t again where another class reaches it, which
    needs 2 t - 1 <= K. All other classes have at most K - t votes, so they lie g = max(0, 2 t - K) behind a,
-   at least, and R is stochastically below the largest of that many noisy counts. V is at most the largest
-   value over leads of at least g of the expectation of the running maximum over thresholds.
+   at least. If the vote goes to a class d behind a, those that do not move have s = K - 2 t + d votes or
+   fewer among them. The law of noise is log-concave, and so the log of the chance that all of them stay
+   below a number is concave in their votes, and least where one of them has all s. R is stochastically
+   below the largest of that one and of the others without votes; where g = 0, below the largest of as many
+   noisy counts that are level with a. V is at most the largest value over leads d of at least g of the
+   expectation of the running maximum over thresholds up to that R.
 2. a is not. Then neither is the class that its vote goes to, in N or N', so both have the top count t, and
    R is stochastically above the noisy count of a class that lies max(g, 1) before a.
 A vote that is given or kept back alone is a lead beyond all others, with one rival more.
@@ -57,7 +61,13 @@ _MARGIN = 1 + 3e-3
 # Between two values of k the logarithm of what an answer adds to the potential is concave, and is taken to be
 # linear: that misses a share of _STEP^2 / 8 of it.
 _BETWEEN = 1 + 1e-3
-_LEFT = (0.0, *(round(0.5 * 1.4**i, 2) for i in range(28)))
+# Levels, in questions left: they lie closest where the price falls fastest, from 2.5 to 60 of them.
+_LEFT = (
+    0.0,
+    *(round(0.5 * 1.18**i, 2) for i in range(10)),
+    *(round(2.6 * 1.09**i, 2) for i in range(37)),
+    *(round(63 * 1.18**i, 1) for i in range(30)),
+)
 _HIGHEST = 64.0
 # Pairs are looked for by so many sections of an interval; what is rarer than this share changes nothing.
 _SECTIONS, _NEVER = 14, math.log(1e-17)
@@ -78,6 +88,11 @@ class Answers(Protocol):
         ...
 
 
+def longest_lead(sigma: float, kappa: float) -> int:
+    """Return the lead beyond which the noise of two counts decides nothing."""
+    return math.ceil(math.sqrt(2) * spread(kappa) * sigma) + 1
+
+
 @dataclass(frozen=True, eq=False)
 class Races:
     """The answers' left sides: expansion over leads and thresholds, and the laws of R by gap."""
@@ -86,17 +101,17 @@ class Races:
     leads: Floats
     n_thresholds: int
     gaps: Floats
-    rising: Floats  # (thresholds, gaps): the law of R in case 1, as weights of thresholds
-    lone: Floats  # with one rival more
-    falling: Floats  # in case 2
+    rising: Floats  # (leads, thresholds, gaps): the law of R in case 1, as weights of thresholds
+    lone: Floats  # (thresholds, gaps): with one rival more
+    falling: Floats  # (thresholds, gaps): in case 2
     step: int
     n_classes: int
 
     @classmethod
-    def of(cls, sigma: float, n_classes: int, gaps: Floats, kappa: float) -> "Races":
+    def of(cls, sigma: float, n_teachers: int, n_classes: int, gaps: Floats, kappa: float) -> "Races":
         """Return the races of one ballot with noise sigma, for these gaps."""
         law, out, step = DiscreteGaussian(sigma), spread(kappa), max(1, round(sigma / 10))
-        leads = np.arange(1, math.ceil(math.sqrt(2) * out * sigma) + 2 + 2 * step, step, dtype=np.float64)
+        leads = np.arange(1, longest_lead(sigma, kappa) + 1 + 2 * step, step, dtype=np.float64)
         end = math.ceil(out * sigma) + 1
         y = np.arange(-end, end + step, step, dtype=np.float64)
         thresholds: Floats = np.concatenate([[-np.inf], y])
@@ -110,15 +125,26 @@ class Races:
         def weights(below: Floats) -> Floats:
             # Mass between two thresholds counts half at either; what is below the first has no threshold.
             mass = np.diff(below, axis=0)
-            found = np.zeros((y.size + 1, gaps.size))
+            found = np.zeros((y.size + 1, *below.shape[1:]))
             found[0] = below[0]
             found[1:-1] += mass / 2
             found[2:] += mass / 2
             found[-1] += 1 - below[-1]
             return found
 
-        log_below = law.log_cdf(np.asarray(y[:, None] + gaps[None, :] - 1, dtype=np.float64))
-        rising, lone = (weights(np.exp(n * log_below)) for n in (n_classes - 2, n_classes - 1))
+        def log_below(behind: Floats) -> Floats:
+            return law.log_cdf(np.floor(y.reshape(-1, *(1,) * behind.ndim) + behind - 1))
+
+        # How far the largest and the others of those that do not move lie behind a, by lead and gap.
+        top, lead = np.floor((n_teachers + gaps) / 2), np.append(leads[:-1], np.inf)[:, None]
+        left_over = np.minimum(np.maximum(lead - gaps, 0.0) + step - 1, n_teachers - top)
+        first = np.where(gaps > 0, top - left_over, 0.0)
+        rest = np.where(gaps > 0, top, 0.0)
+        n_rest = max(n_classes - 3, 0)
+        rising = np.moveaxis(
+            weights(np.exp((n_classes > 2) * log_below(first) + n_rest * log_below(rest)[:, None])), 1, 0
+        )
+        lone = weights(np.exp(log_below(gaps) + (n_classes - 2) * log_below(rest)))
         falling = weights(
             np.exp(law.log_cdf(np.asarray(y[:, None] - np.maximum(gaps, 1)[None, :] - 1, dtype=np.float64)))
         )
@@ -132,7 +158,8 @@ class Races:
         shape = (k.size, 2, self.leads.size, self.n_thresholds)
         values = self.series.at(level, k, direct=direct).reshape(shape)
         grown = np.maximum.accumulate(values, axis=3)
-        by_lead = grown @ self.rising
+        by_lead = np.moveaxis(np.moveaxis(grown, 2, 0).reshape(self.leads.size, -1, self.n_thresholds)
+                              @ self.rising, 0, 1).reshape(*shape[:3], -1)  # fmt: skip
         # Leads of at least the gap; a step of slack for the lattice.
         far = self.leads[:, None] < self.gaps[None, :] - (self.step - 1)
         far[-1] = False
@@ -273,7 +300,8 @@ def _laws(joint: Joint, kappa: float) -> tuple[Answers, Floats]:
     every = max(1, math.floor(min(joint.sigma, joint.sigma_threshold) / 8))
     start = -n - 1 if joint.of == "margin" else 1
     tops = np.unique(np.append(np.arange(start, n, every), n)).astype(np.float64)
-    gap_of_top = np.maximum(0, 2 * tops - n)
+    # Larger gaps than noise can decide are one gap, and so are those of more votes than there are.
+    gap_of_top = np.clip(2 * tops - n, 0, longest_lead(joint.sigma, kappa))
     gaps, which = np.unique(gap_of_top, return_inverse=True)
     here, before = (
         log_pass_and_fail(tops - less - joint.threshold, joint.sigma_threshold) for less in (0.0, 1.0)
@@ -286,7 +314,7 @@ def _laws(joint: Joint, kappa: float) -> tuple[Answers, Floats]:
         answers = Turns.of(joint.sigma, n, gaps, kappa)
         sides = [(here, before, 0, every_top), (before, here, 1, every_top), (here, here, 2, again)]
     else:
-        answers = Races.of(joint.sigma, joint.n_classes, gaps, kappa)
+        answers = Races.of(joint.sigma, n, joint.n_classes, gaps, kappa)
         if joint.of == "margin":
             both = ((here, before), (before, here), (here, here))
             sides = [(x, y, law, every_top) for x, y in both for law in range(3)]

@@ -481,7 +481,7 @@ def _started(clock: Clock, budget: Budget) -> int:
 
 
 def _fitting(usual: Clock, budget: Budget, price: Price) -> Clock:
-    """Return the terms for as many events as a budget can pay for at this price, and half as many again."""
+    """Return the terms for as many events as a budget can pay for at this price, and a quarter more."""
     if not price.terms or price.orders[0] > 2 or any(item.clock is None for _, item, _ in price.terms):
         return usual
     # What is lost to a query at a full clock, about: twice its divergence at the smallest order.
@@ -489,11 +489,11 @@ def _fitting(usual: Clock, budget: Budget, price: Price) -> Clock:
     if least <= 0:
         return usual
     n_queries = _started(usual, budget) / TICKS / (2 * float(least) / price.orders[0])
-    wanted = 1.5 * n_queries * sum(n for n, _, _ in price.terms)
+    wanted = 1.25 * n_queries * sum(n for n, _, _ in price.terms)
     clock = Clock.for_events(budget.delta, wanted)
     tables = [(n, item.table(clock.kappa)) for n, item, _ in price.terms]
     n_events = sum(n * table.events for n, table in tables if table is not None)
-    return Clock.for_events(budget.delta, 1.5 * n_queries * n_events)
+    return Clock.for_events(budget.delta, 1.25 * n_queries * n_events)
 
 
 def smallest_on_clock(cost: RdpCurve, delta: float, *, price: RdpCurve | None = None) -> Budget:
