@@ -53,15 +53,16 @@ def test_a_clock_starts_as_high_as_delta_allows(epsilon, delta):
     assert potential(start * 1.0001 / TICKS, epsilon) + clock.kappa * clock.events > delta
 
 
+@pytest.mark.parametrize("checked", [False, True])
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 3.7e-4, 1e-2])
-def test_terms_for_fewer_events_leave_each_of_them_more(delta):
+def test_terms_for_fewer_events_leave_each_of_them_more(delta, checked):
     usual, before = Clock.for_delta(delta), math.inf
     for n in (1, 50, 51, 4_000, 99_999, 10**7):
-        clock = Clock.for_events(delta, n)
+        clock = Clock.for_events(delta, n, checked=checked)
         assert min(n, usual.events) <= clock.events <= max(50, 2.5 * n)
         assert usual.kappa <= clock.kappa <= before
         before = clock.kappa
-        share = 0.1 if clock.events <= 100 else 0.05 if clock.events <= 1000 else 0.02
+        share = 0.02 if not checked or clock.events > 1000 else 0.05 if clock.events > 100 else 0.1
         assert 0 < clock.kappa * clock.events <= 1.001 * share * delta
         start = clock.start(1.0, delta)
         assert potential(start / TICKS, 1.0) + clock.kappa * clock.events <= delta

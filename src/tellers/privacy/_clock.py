@@ -192,22 +192,24 @@ class Clock:
         return cls(float(f"1e{math.floor(math.log10(1e-7 * delta) + 1e-9)}"), 100_000)
 
     @classmethod
-    def for_events(cls, delta: float, n: float) -> "Clock":
+    def for_events(cls, delta: float, n: float, *, checked: bool = False) -> "Clock":
         """Return terms for n events at least: fewer than usual leave each of them more of delta.
 
-        They set aside a fiftieth of delta, a twentieth for up to 1,000 events and a tenth for up to 100: a
-        small budget gains most by a larger kappa. Numbers of events are 1, 2 or 5 times a power of ten, so
-        that budgets share their tables.
+        They set aside a fiftieth of delta. Of queries that are `checked` first the last that a budget pays
+        for are much dearer than the first, and less so with a larger kappa: terms for them set aside a
+        twentieth for up to 1,000 events, and a tenth for up to 100. Numbers of events are 1, 2 or 5 times a
+        power of ten, so that budgets share their tables.
 
         >>> Clock.for_events(1e-5, 38), Clock.for_events(1e-5, 1e9) == Clock.for_delta(1e-5)
-        (Clock(kappa=2e-08, events=50, tables=1), True)
+        (Clock(kappa=4e-09, events=50, tables=1), True)
         """
         usual = cls.for_delta(delta)
         steps = (m * 10**power for power in range(1, 6) for m in (1, 2, 5))
         events = next((step for step in steps if step >= max(n, 50)), usual.events)
         if events >= usual.events:
             return usual
-        whole = delta / ((10 if events <= 100 else 20 if events <= 1000 else 50) * events)
+        part = 50 if not checked or events > 1000 else 20 if events > 100 else 10
+        whole = delta / (part * events)
         digit = 10.0 ** math.floor(math.log10(whole) + 1e-9)
         return cls(float(f"{math.floor(whole / digit + 1e-9)}e{round(math.log10(digit))}"), events)
 

@@ -105,7 +105,7 @@ class Accountant:
     def by(cls, rule: str, budget: Budget, *, price: RdpCurve | None = None) -> "Accountant":
         """Return the accountant of a new budget by a rule, on its usual terms.
 
-        With the price of a query a clock has terms for as many events as such queries need, and half as many
+        With the price of a query a clock has terms for as many events as such queries need, and a quarter
         again: where that is a few hundred, the budget pays for up to a tenth more of them.
 
         >>> Accountant.by("clock", Budget(epsilon=1.0, delta=1e-5)).clock.events
@@ -490,10 +490,11 @@ def _fitting(usual: Clock, budget: Budget, price: Price) -> Clock:
         return usual
     n_queries = _started(usual, budget) / TICKS / (2 * float(least) / price.orders[0])
     wanted = 1.25 * n_queries * sum(n for n, _, _ in price.terms)
-    clock = Clock.for_events(budget.delta, wanted)
+    checked = any(len(item.curves) > 1 for _, item, _ in price.terms)
+    clock = Clock.for_events(budget.delta, wanted, checked=checked)
     tables = [(n, item.table(clock.kappa)) for n, item, _ in price.terms]
     n_events = sum(n * table.events for n, table in tables if table is not None)
-    return Clock.for_events(budget.delta, 1.25 * n_queries * n_events)
+    return Clock.for_events(budget.delta, 1.25 * n_queries * n_events, checked=checked)
 
 
 def smallest_on_clock(cost: RdpCurve, delta: float, *, price: RdpCurve | None = None) -> Budget:

@@ -246,6 +246,7 @@ class ModelCard:
             "Labels released": str(self.n_labels),
             "Epsilon": epsilon + (" (a guarantee)" if self.is_guarantee else " (not a guarantee)"),
             **({"Held on a clock": self.clock} if self.clock else {}),
+            **({"Held": "at a Rényi order (renyi)"} if self.is_guarantee and not self.clock else {}),
             **({"To compare": renyi_words(self.renyi)} if self.renyi is not None else {}),
             **({"Test": f"{self.tested.words}; {self.tested.terms}"} if self.tested else {}),
             **({"Published epsilon": _upper(self.published)} if self.published else {}),
