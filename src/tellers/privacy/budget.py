@@ -106,7 +106,7 @@ class Accountant:
         """Return the accountant of a new budget by a rule, on its usual terms.
 
         With the price of a query a clock has terms for as many events as such queries need, and a quarter
-        again: where that is a few hundred, the budget pays for up to a tenth more of them.
+        more: where these are few, the budget pays for more of them.
 
         >>> Accountant.by("clock", Budget(epsilon=1.0, delta=1e-5)).clock.events
         100000
