@@ -11,7 +11,7 @@ No vote is looked at: all numbers can be had before a teacher is trained.
     python experiments/public/run.py [--quick] [--write] [--check]
 
 `--write` puts the tables where the documentation includes them, `--check` compares them row by row; `--quick`
-makes a few of the rows, with floors left out. One core: three minutes, two where the tables of the clock
+makes a few of the rows, with floors left out. One core: six minutes, two where the tables of the clock
 are in the cache; ten seconds with `--quick`.
 """
 
