@@ -6,6 +6,9 @@ interactive check the student's expected votes are added before rounding, class 
 is then a whole number that one changed ballot moves by at most 1.
 """
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -78,3 +81,25 @@ def student_probabilities(student: ArrayLike, votes: Votes) -> NDArray[np.float6
             f"which row {int(unequal.argmax())} does not."
         )
     return belief
+
+
+def golden_section(cost: Callable[[float], float], low: float, high: float, *, n: int) -> tuple[float, float]:
+    """Return where a cost that falls and then grows is least: the ends of what n sections leave.
+
+    >>> left, right = golden_section(lambda x: (x - 0.3) ** 2, 0.0, 1.0, n=30)
+    >>> round(left, 3), round(right, 3)
+    (0.3, 0.3)
+    """
+    golden = (math.sqrt(5) - 1) / 2
+    left, right = high - golden * (high - low), low + golden * (high - low)
+    at_left, at_right = cost(left), cost(right)
+    for _ in range(n):
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - golden * (high - low)
+            at_left = cost(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + golden * (high - low)
+            at_right = cost(right)
+    return left, right

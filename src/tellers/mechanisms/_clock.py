@@ -12,10 +12,11 @@ import logging
 import math
 import os
 import tempfile
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 
@@ -38,20 +39,38 @@ _ALL = 1 + 3e-4
 _LATTICE = 1 + 1e-3
 
 
-class Worked(Protocol):
-    """A family that can work out its table, and is the same as another that says the same of itself."""
+class KeptTables(ABC):
+    """A family of pairs of laws, which is the same as another that says the same of itself.
+
+    Its table is worked out once and kept.
+    """
+
+    family: ClassVar[str]
 
     def identity(self) -> dict[str, Any]:
-        """Return plain values that tell this family from every other."""
-        ...
+        """Return plain values that tell this family from every other: its name and its fields.
 
+        >>> ArgmaxClock(40).identity()
+        {'family': 'argmax', 'sigma': 40.0, 'weight': 1}
+        """
+        found: dict[str, Any] = {"family": self.family}
+        for one in fields(cast(Any, self)):
+            value = getattr(self, one.name)
+            # Numbers of NumPy become plain ones.
+            found[one.name] = cast(Any, one.type)(value) if one.type in (int, float) else value
+        return found
+
+    def table(self, kappa: float) -> ClockTable:
+        """Return the table at this kappa, from memory or disk where it is there."""
+        return kept(self, kappa)
+
+    @abstractmethod
     def work_out(self, kappa: float) -> ClockTable:
         """Return the table, worked out anew."""
-        ...
 
 
 @dataclass(frozen=True)
-class ArgmaxClock:
+class ArgmaxClock(KeptTables):
     """The arg max of counts with discrete Gaussian noise, for one moved ballot of `weight` votes.
 
     Guarantee: prices hold for every histogram, any number of classes, both directions, on the noise that is
@@ -66,6 +85,7 @@ class ArgmaxClock:
     1.28
     """
 
+    family: ClassVar[str] = "argmax"
     sigma: float
     weight: int = 1
 
@@ -73,25 +93,13 @@ class ArgmaxClock:
         require_positive(sigma=self.sigma)
         require_count(weight=self.weight)
 
-    def identity(self) -> dict[str, Any]:
-        """Return what tells this family from every other.
-
-        >>> ArgmaxClock(40.0).identity()
-        {'family': 'argmax', 'sigma': 40.0, 'weight': 1}
-        """
-        return {"family": "argmax", "sigma": float(self.sigma), "weight": int(self.weight)}
-
-    def table(self, kappa: float) -> ClockTable:
-        """Return the table at this kappa, from memory or disk where it is there."""
-        return kept(self, kappa)
-
     def work_out(self, kappa: float) -> ClockTable:
         """Return the table, worked out anew."""
         return price_all(gaussian_races(self.sigma, self.weight, kappa), kappa, margin=_LATTICE)
 
 
 @dataclass(frozen=True)
-class LaplaceArgmaxClock:
+class LaplaceArgmaxClock(KeptTables):
     """The arg max of counts with discrete Laplace noise of scale 1/gamma, for one moved ballot.
 
     Guarantee: as `ArgmaxClock`.
@@ -103,6 +111,7 @@ class LaplaceArgmaxClock:
     True
     """
 
+    family: ClassVar[str] = "laplace-argmax"
     gamma: float
     weight: int = 1
 
@@ -110,21 +119,13 @@ class LaplaceArgmaxClock:
         require_positive(gamma=self.gamma)
         require_count(weight=self.weight)
 
-    def identity(self) -> dict[str, Any]:
-        """Return what tells this family from every other."""
-        return {"family": "laplace-argmax", "gamma": float(self.gamma), "weight": int(self.weight)}
-
-    def table(self, kappa: float) -> ClockTable:
-        """Return the table at this kappa, from memory or disk where it is there."""
-        return kept(self, kappa)
-
     def work_out(self, kappa: float) -> ClockTable:
         """Return the table, worked out anew."""
         return price_all(laplace_races(self.gamma, self.weight, kappa), kappa, margin=_LATTICE)
 
 
 @dataclass(frozen=True)
-class CheckClock:
+class CheckClock(KeptTables):
     """A noisy check, or a label's yes or no: a whole margin that moves by at most `weight`, Gaussian noise.
 
     Guarantee: prices hold for every margin, both directions, and every move up to the weight: the law after a
@@ -138,6 +139,7 @@ class CheckClock:
     0.64
     """
 
+    family: ClassVar[str] = "check"
     sigma: float
     weight: int = 1
 
@@ -145,21 +147,13 @@ class CheckClock:
         require_positive(sigma=self.sigma)
         require_count(weight=self.weight)
 
-    def identity(self) -> dict[str, Any]:
-        """Return what tells this family from every other."""
-        return {"family": "check", "sigma": float(self.sigma), "weight": int(self.weight)}
-
-    def table(self, kappa: float) -> ClockTable:
-        """Return the table at this kappa, from memory or disk where it is there."""
-        return kept(self, kappa)
-
     def work_out(self, kappa: float) -> ClockTable:
         """Return the table, worked out anew."""
         return price_all(checks(self.sigma, self.weight, kappa), kappa, margin=_ALL)
 
 
 @dataclass(frozen=True)
-class RangeClock:
+class RangeClock(KeptTables):
     """A release whose losses lie in a range of width `epsilon`, or, with `pure`, in [-epsilon, epsilon].
 
     Guarantee: the left side of the clock's condition is convex in the likelihood ratio, so among laws with
@@ -171,19 +165,12 @@ class RangeClock:
     True
     """
 
+    family: ClassVar[str] = "range"
     epsilon: float
     pure: bool = False
 
     def __post_init__(self) -> None:
         require_positive(epsilon=self.epsilon)
-
-    def identity(self) -> dict[str, Any]:
-        """Return what tells this family from every other."""
-        return {"family": "pure" if self.pure else "range", "epsilon": float(self.epsilon)}
-
-    def table(self, kappa: float) -> ClockTable:
-        """Return the table at this kappa, from memory or disk where it is there."""
-        return kept(self, kappa)
 
     def work_out(self, kappa: float) -> ClockTable:
         """Return the table, worked out anew."""
@@ -194,7 +181,7 @@ class RangeClock:
 
 
 @dataclass(frozen=True)
-class GaussianClock:
+class GaussianClock(KeptTables):
     """A whole number with discrete Gaussian noise of standard deviation `sigma`, moved by `by` steps.
 
     It costs its squared distance (by / sigma)^2, as in the filter for Gaussian noise, but for the end of the
@@ -211,6 +198,7 @@ class GaussianClock:
     True
     """
 
+    family: ClassVar[str] = "gaussian"
     sigma: float
     by: int = 1
 
@@ -218,21 +206,13 @@ class GaussianClock:
         require_positive(sigma=self.sigma)
         require_count(by=self.by)
 
-    def identity(self) -> dict[str, Any]:
-        """Return what tells this family from every other."""
-        return {"family": "gaussian", "sigma": float(self.sigma), "by": int(self.by)}
-
-    def table(self, kappa: float) -> ClockTable:
-        """Return the table at this kappa, from memory or disk where it is there."""
-        return kept(self, kappa)
-
     def work_out(self, kappa: float) -> ClockTable:
         """Return the table, worked out anew."""
         return price_all(shifts(self.sigma, self.by, kappa), kappa, margin=_ALL)
 
 
 @dataclass(frozen=True)
-class GaussianSumClock:
+class GaussianSumClock(KeptTables):
     """Many whole numbers, each with discrete Gaussian noise, of which a unit moves several: a histogram, say.
 
     `squared` is the largest sum of squared moves, and `most` the largest move of one number.
@@ -247,6 +227,7 @@ class GaussianSumClock:
     (2, True)
     """
 
+    family: ClassVar[str] = "gaussian-sum"
     sigma: float
     squared: int
     most: int
@@ -254,19 +235,6 @@ class GaussianSumClock:
     def __post_init__(self) -> None:
         require_positive(sigma=self.sigma)
         require_count(squared=self.squared, most=self.most)
-
-    def identity(self) -> dict[str, Any]:
-        """Return what tells this family from every other."""
-        return {
-            "family": "gaussian-sum",
-            "sigma": float(self.sigma),
-            "squared": self.squared,
-            "most": self.most,
-        }
-
-    def table(self, kappa: float) -> ClockTable:
-        """Return the table at this kappa, from memory or disk where it is there."""
-        return kept(self, kappa)
 
     def work_out(self, kappa: float) -> ClockTable:
         """Return the table, from the tables of single moves."""
@@ -278,7 +246,7 @@ class GaussianSumClock:
 
 
 @dataclass(frozen=True)
-class SumClock:
+class SumClock(KeptTables):
     """Several questions that are paid as one item: parts, and how many of each a kind of outcome has seen.
 
     A check and the answer behind it are `SumClock((check, answer), ((1, 0), (1, 1)))`.
@@ -293,6 +261,7 @@ class SumClock:
     (2, True)
     """
 
+    family: ClassVar[str] = "sum"
     parts: tuple[ClockFamily, ...]
     kinds: tuple[tuple[int, ...], ...]
 
@@ -303,14 +272,10 @@ class SumClock:
     def identity(self) -> dict[str, Any]:
         """Return what tells this family from every other."""
         return {
-            "family": "sum",
+            "family": self.family,
             "parts": [part.identity() for part in self.parts],
             "kinds": [list(kind) for kind in self.kinds],
         }
-
-    def table(self, kappa: float) -> ClockTable:
-        """Return the table at this kappa, from memory or disk where it is there."""
-        return kept(self, kappa)
 
     def work_out(self, kappa: float) -> ClockTable:
         """Return the table, the sums of the parts' tables."""
@@ -328,7 +293,7 @@ class SumClock:
 
 
 @dataclass(frozen=True)
-class ConfidentClock:
+class ConfidentClock(KeptTables):
     """A check and the answer behind it, priced together: silent (0) or answered (1).
 
     `of` says what is checked and answered: "classes", the top count and the class that leads; "margin", by
@@ -353,6 +318,7 @@ class ConfidentClock:
     True
     """
 
+    family: ClassVar[str] = "confident"
     n_teachers: int
     n_classes: int
     sigma: float
@@ -365,25 +331,10 @@ class ConfidentClock:
         require_count(n_teachers=self.n_teachers)
         require_count(2, n_classes=self.n_classes)
         require_positive(sigma=self.sigma, sigma_threshold=self.sigma_threshold)
+        if int(self.threshold) != self.threshold:
+            raise ValueError(f"Expected a whole threshold, got {self.threshold}.")
         if self.silent is not None and not 0 <= self.silent <= 1:
             raise ValueError(f"Expected a share of silence in [0, 1], or None, got {self.silent}.")
-
-    def identity(self) -> dict[str, Any]:
-        """Return what tells this family from every other."""
-        return {
-            "family": "confident",
-            "n_teachers": int(self.n_teachers),
-            "n_classes": int(self.n_classes),
-            "sigma": float(self.sigma),
-            "threshold": int(self.threshold),
-            "sigma_threshold": float(self.sigma_threshold),
-            "silent": None if self.silent is None else float(self.silent),
-            "of": self.of,
-        }
-
-    def table(self, kappa: float) -> ClockTable:
-        """Return the table at this kappa, from memory or disk where it is there."""
-        return kept(self, kappa)
 
     def work_out(self, kappa: float) -> ClockTable:
         """Return the table, worked out anew."""
@@ -425,7 +376,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @lru_cache(maxsize=512)
-def kept(family: Worked, kappa: float) -> ClockTable:
+def kept(family: KeptTables, kappa: float) -> ClockTable:
     """Return the table of a family: from memory, from disk, or worked out and written there.
 
     A file that cannot be read, or is not the table it should be, is worked out again, and so is one that

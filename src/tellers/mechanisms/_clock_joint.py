@@ -44,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..privacy._clock import TICKS, ClockTable, potential
-from ._check import log_pass_and_fail
+from ._check import golden_section, log_pass_and_fail
 from ._clock_pairs import (
     Expansion,
     Pairs,
@@ -71,7 +71,6 @@ _LEFT = (
 _HIGHEST = 64.0
 # Pairs are looked for by so many sections of an interval; what is rarer than this share changes nothing.
 _SECTIONS, _NEVER = 14, math.log(1e-17)
-_GOLDEN = (math.sqrt(5) - 1) / 2
 # A dearer answer must save this share of what it costs more: of pairs that are worth the same, the even one.
 _RESERVED = 0.05
 
@@ -371,17 +370,7 @@ def _chosen(
         return dearer - silent * extra
 
     if silent > 0:
-        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        at_left, at_right = cost(left), cost(right)
-        for _ in range(sections):
-            if at_left <= at_right:
-                high, right, at_right = right, left, at_left
-                left = high - _GOLDEN * (high - low)
-                at_left = cost(left)
-            else:
-                low, left, at_left = left, right, at_right
-                right = low + _GOLDEN * (high - low)
-                at_right = cost(right)
+        golden_section(cost, low, high, n=sections)
     return min(tried, key=lambda pair: silent * pair[0] + (1 - silent) * pair[1])
 
 

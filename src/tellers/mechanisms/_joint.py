@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from ..privacy._clock import ClockFamily
 from ..privacy._price import Item, Price
 from ..privacy.rdp import DEFAULT_ORDERS, RdpCurve
-from ._check import log_pass_and_fail
+from ._check import golden_section, log_pass_and_fail
 from ._clock import ConfidentClock, SumClock
 from ._flip_probability import _log_tail_drawn_gaussian
 from ._laws import Floats
@@ -41,7 +41,6 @@ _RATIO, _RATIO_ABOVE_64, _GROUP = 1.1, 1.2, 8
 _MOST = 2.0
 # Golden sections until an interval is below 1e-6 of what it was.
 _SECTIONS = 30
-_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -214,19 +213,9 @@ def _cheapest(
         charges = pair(silent)
         return share * charges[0] + (1 - share) * charges[1]
 
-    low, high = start, end
-    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-    at_left, at_right = cost(left), cost(right)
-    for _ in range(_SECTIONS):
-        if at_left <= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - _GOLDEN * (high - low)
-            at_left = cost(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + _GOLDEN * (high - low)
-            at_right = cost(right)
-    tried = [pair(silent) for silent in (left, right, start, check)] + [(joint, joint)]
+    tried = [pair(silent) for silent in (*golden_section(cost, start, end, n=_SECTIONS), start, check)] + [
+        (joint, joint)
+    ]
     sound = [(silent, answered) for silent, answered in tried if answered <= most]
     return min(sound, key=lambda charges: share * charges[0] + (1 - share) * charges[1])
 

@@ -18,7 +18,7 @@ from ...privacy.rdp import Floats, RdpCurve, check_orders
 from ...privacy.release import SILENT, Cost, Release
 from ...privacy.votes import Integers, Unit, Votes
 from .._admission import require_label_votes, require_one_ballot
-from .._clock import CheckClock, kept, price_at
+from .._clock import CheckClock, KeptTables, price_at
 from .._clock_pairs import table_of
 from .._joint import Checked, joint_item, two_events
 from .._log_sum_sensitivity import largest_quotients, log_moves, slopes_up_to
@@ -415,7 +415,7 @@ def _dearest_item(rule: BallotRule, sigma: float, n_labels: int, orders: tuple[f
 
 
 @dataclass(frozen=True)
-class DearestPairClock:
+class DearestPairClock(KeptTables):
     """Labels that are decided from clipped ballots: the dearest two of them at every level.
 
     Guarantee: given two ballots, every label that they move is an event of its own, priced where at least as
@@ -425,6 +425,7 @@ class DearestPairClock:
     Reference: "The clock".
     """
 
+    family: ClassVar[str] = "dearest-pair"
     rule: BallotRule
     sigma: float
     n_labels: int
@@ -432,11 +433,7 @@ class DearestPairClock:
     def identity(self) -> dict[str, Any]:
         """Return what tells this family from every other."""
         said = {"values": list(self.rule.values), "sigma": self.sigma, "n_labels": self.n_labels}
-        return {"family": "dearest-pair", **said}
-
-    def table(self, kappa: float) -> ClockTable:
-        """Return the table at this kappa, from memory or disk where it is there."""
-        return kept(self, kappa)
+        return {"family": self.family, **said}
 
     def work_out(self, kappa: float) -> ClockTable:
         """Return the table, from the tables of single labels."""
