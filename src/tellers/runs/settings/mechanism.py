@@ -462,7 +462,12 @@ class SumConfig(Options, title="sum"):
         )  # fmt: skip
 
     def plan(self, accountant: "Accountant") -> "SumPlan":
-        """Return the sum and its prior as a budget of which nothing is spent has them."""
+        """Return the sum and its prior as a budget of which nothing is spent has them.
+
+        >>> from tellers import Accountant, Budget
+        >>> round(SumConfig().plan(Accountant(Budget(1.0, 1e-5))).scores.sigma, 2)
+        8.3
+        """
         from ...accounting.sum_plan import given_sum, plan_sum, with_prior
 
         share = 0.0 if self.prior else self.prior_share
