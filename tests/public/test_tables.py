@@ -23,8 +23,9 @@ def test_the_page_includes_the_tables():
 
 def test_a_few_rows_are_what_the_command_prints():
     # The rows of mechanisms that check first need a joint table, seconds to make: they are in the full form.
-    done = command("--quick", "--check", "--parts", "plain,labels")
+    done = command("--quick", "--check", "--parts", "plain,labels,tested")
     assert "| GNMax 40, 100 |" in done.stdout
+    assert "| 461 | 1.33 |" in done.stdout
     assert done.returncode == 0, done.stderr
 
 
