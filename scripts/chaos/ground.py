@@ -24,7 +24,8 @@ N_ROWS = 3  # rows in a question
 N_QUESTIONS = 2000  # keys in one space, more than any round asks
 # Labels are nearly all chance, about half of them silence: two draws under one key would seldom agree.
 MECHANISM = ConfidentGNMax(sigma=100.0, threshold=35, sigma_threshold=60.0)
-PRICE = MECHANISM.price(Unit()) * N_ROWS
+KNOWN = {"n_teachers": 250, "n_classes": 10}
+PRICE = MECHANISM.price(Unit(), **KNOWN) * N_ROWS
 _SETTINGS = """\
 [data]
 source = "votes"
@@ -117,8 +118,8 @@ def budget_for(n_questions: int) -> Budget:
 def write_votes(folder: Path, n_spaces: int, seed: int) -> None:
     """Write votes that nearly tie, on a pool with rows for every question there may be."""
     chance = np.random.default_rng(seed)
-    counts = chance.multinomial(250, [0.1] * 10, size=n_spaces * N_QUESTIONS * N_ROWS)
-    save_votes(folder / "votes.npz", Votes.from_counts(counts, n_teachers=250))
+    counts = chance.multinomial(KNOWN["n_teachers"], [0.1] * 10, size=n_spaces * N_QUESTIONS * N_ROWS)
+    save_votes(folder / "votes.npz", Votes.from_counts(counts, n_teachers=KNOWN["n_teachers"]))
 
 
 def make_ground(

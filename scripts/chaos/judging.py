@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ground import MECHANISM, N_ROWS, PRICE, Ground
+from ground import KNOWN, MECHANISM, N_ROWS, PRICE, Ground
 from witness import read_asked, read_journal
 
-from tellers import SILENT, GNMax, RdpCurve, Unit
+from tellers import SILENT, RdpCurve, Unit
 from tellers.ledger import export_ledger
 
 _ROUNDING = 1e-9
 _SLOW = 10.0  # seconds
-_CHECK, _ANSWER = MECHANISM.check_price(Unit()), GNMax(MECHANISM.sigma).price(Unit())
+_SILENT, _ANSWERED = (MECHANISM.item(Unit(), **KNOWN).price(kind) for kind in (0, 1))
 
 
 @dataclass
@@ -157,9 +157,9 @@ def _count(
 
 
 def _cost(labels: list[int]) -> RdpCurve:
-    """Return what labels cost, from them alone: a check each, and an answer where there is no silence."""
+    """Return what labels cost, from them alone: one price for silence, another one for an answer."""
     assert len(labels) == N_ROWS
-    return _sum([_CHECK] * len(labels) + [_ANSWER] * sum(label != SILENT for label in labels))
+    return _sum(_SILENT if label == SILENT else _ANSWERED for label in labels)
 
 
 def _covers(paid: RdpCurve, cost: RdpCurve) -> bool:
