@@ -347,7 +347,7 @@ def main() -> None:
 
 def _same(line: str, kept: str) -> bool:
     """Return whether two rows say the same, where both say anything."""
-    one, other = line.split(" | "), kept.split(" | ")
+    one, other = line.strip("| ").split(" | "), kept.strip("| ").split(" | ")
     return len(one) == len(other) and all(a == b or a == "–" for a, b in zip(one, other, strict=True))
 
 
