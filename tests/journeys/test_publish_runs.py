@@ -349,7 +349,7 @@ REFUSED = {
     "ended by the budget": replace(
         CLASSES, mechanism=CONFIDENT, queries=QueriesConfig(), budget=BudgetConfig(epsilon=3.0, delta=1e-4)
     ),
-    "ended by the number of labels": replace(CLASSES, mechanism=CONFIDENT, queries=QueriesConfig(n_labels=5)),
+    "ended by the number of labels": replace(CLASSES, mechanism=CONFIDENT, queries=QueriesConfig(n_labels=25)),
 }
 
 
