@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Literal
@@ -15,6 +16,7 @@ from ..ledger.base import AccountState, Ledger, open_group_accounts, require_no_
 from ..ledger.opening import is_url, open_as_begun
 from ..ledger.vault import Vault, read_key
 from ..mechanisms.base import Mechanism
+from ..privacy._price import delta_of
 from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import RdpCurve
 from ..runs.personal.assignment import plan_from_dict
@@ -68,23 +70,24 @@ def budget_status(accountant: Accountant, spent: RdpCurve, *, price: RdpCurve) -
 
 def queries_left(accountant: Accountant, spent: RdpCurve, price: RdpCurve) -> int:
     """Return how many more queries of one price an account pays for, up to a billion."""
-    if not accountant.affords(spent, price):
-        return 0
-    if accountant.affords(spent, price * MOST_QUERIES):
-        return MOST_QUERIES
     if accountant.clock is not None:
-        low, high = 1, MOST_QUERIES
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if accountant.affords(spent, price * middle) else (low, middle - 1)
-        return low
+        return _most_affordable(accountant, spent, price)
     one = float(price.values[price.orders == accountant.held_at][0])
-    n = max(1, int(accountant.value_left(spent) / one))
-    while not accountant.affords(spent, price * n):
-        n -= 1
-    while accountant.affords(spent, price * (n + 1)):
-        n += 1
-    return n
+    ratio = accountant.value_left(spent) / one if one else math.inf
+    if not delta_of(price) and not delta_of(spent):
+        if ratio >= 2**20:
+            return int(min(ratio * (1 - 1e-9), MOST_QUERIES))
+        if 1e-9 < ratio % 1.0 < 1 - 1e-9:
+            return int(ratio)  # no rounding comes near a whole number
+    return _most_affordable(accountant, spent, price)
+
+
+def _most_affordable(accountant: Accountant, spent: RdpCurve, price: RdpCurve) -> int:
+    low, high = 0, MOST_QUERIES
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if accountant.affords(spent, price * middle) else (low, middle - 1)
+    return low
 
 
 def account_name(student: str) -> str:
