@@ -110,7 +110,7 @@ def command(
     trust_ledger: Annotated[
         bool,
         options.option(
-            "Serve a ledger that lost what was seen of it: a new one, or a backup that was checked.",
+            "Serve a ledger without what its witness saw: a new one, or a backup that was checked; for once.",
             "--trust-ledger",
         ),
     ] = False,
