@@ -44,9 +44,7 @@ def serve(
 
 def check(
     where: Annotated[str, options.argument("LEDGER", "A file, or the address of a PostgreSQL database.")],
-    witness: Annotated[
-        str, options.argument("WITNESS", "A file, or a postgresql:// or http(s):// address.")
-    ],
+    witness: Annotated[str, options.argument("WITNESS", "A file, or a postgresql:// or http(s):// address.")],
     name: Annotated[str | None, options.option("Which ledger, where a database has several.")] = None,
     token_file: Annotated[str, options.option("http(s): the file with the token.", metavar="FILE")] = "",
     public_key: Annotated[str, options.option("http(s): the key that the witness shows.")] = "",
@@ -65,11 +63,11 @@ def check(
     with open_ledger(where, **({} if name is None else {"name": name})) as ledger:
         anchor = Anchor(ledger, seen_by)
         seen, head = last(seen_by, anchor.key), ledger.head
-        gaps = anchor.gaps()
+        anchor.require()
     if seen is None:
-        raise LedgerConflict(f"Expected a ledger that {seen_by.name} saw before, it knows nothing of this one.")
-    if gaps:
-        raise LedgerConflict(f"Expected a ledger that holds what {seen_by.name} saw; {gaps[0]}.")
+        raise LedgerConflict(
+            f"Expected a ledger that {seen_by.name} saw before, it knows nothing of this one."
+        )
     told = {"number": head.number, "seen": seen.number, "when": seen.when, "hash": seen.hash}
     words = f"It is at line {head.number}, and holds line {seen.number}, which was seen at {seen.when}."
     print(json.dumps(told) if as_json else words)

@@ -1,8 +1,8 @@
 """The server of `tellers witness serve`: it remembers the last line of ledgers, and signs what it saw.
 
-It is meant to be read whole. What it can do: take a request of at most a few kilobytes within a few seconds, see
-that whoever sent it knows the token, note a line in a file that never goes back, and answer, signed. It holds
-nothing private: numbers and hashes of lines. A request is
+It is meant to be read whole. It takes a request of at most 4 KiB within ten seconds, sees that whoever sent
+it knows the token, notes a line in a file that never goes back, and answers, signed. It holds nothing
+private: numbers and hashes of lines. A request is
 
     POST / HTTP/1.1
     Authorization: HMAC (SHA-256 of the body, keyed by the token, in hexadecimal)
@@ -10,7 +10,7 @@ nothing private: numbers and hashes of lines. A request is
     {"do": "note", "ledger": ..., "head": [number, hash], "mark": ...}
 
 where `do` is note, history or trust, which also has `instead_of`. The answer repeats `mark` and `ledger`, has
-`history`, a list of [number, hash, time], newest first, and is signed (Ed25519) in the header Tellers-Signature.
+`history`, a list of [number, hash, time], newest first, and is signed (Ed25519) in Tellers-Signature.
 """
 
 import asyncio

@@ -41,8 +41,8 @@ _HEADER = b'{"tellers":"witness","format":1}\n'
 
 
 IF_TRUSTED = (
-    "Spent from as it is, budget that was spent could be spent again. Restore a newer backup. If a new ledger is "
-    "meant, or what was lost has been accounted for, start once with --trust-ledger."
+    "Spent from as it is, budget that was spent could be spent again. Restore a newer backup. If a new "
+    "ledger is meant, or what was lost has been accounted for, start once with --trust-ledger."
 )
 
 
@@ -168,7 +168,7 @@ class FileWitness:
                 require_noted(ledger, head, known)
                 if known is not None and known.number >= head.number:
                     return known
-                return self._append(file, ledger, head, sample())
+                return self._append(file, ledger, head, 0 if known is None else sample())
             finally:
                 os.close(file)
 
@@ -297,7 +297,9 @@ class HttpWitness:
     def __init__(self, url: str, token: str, public_key: str, *, timeout: float = _SECONDS) -> None:
         parts = urlsplit(url)
         if not parts.hostname or parts.username or not token:
-            raise ValueError("Expected http://host:port for a witness, without a user, and a token of its own.")
+            raise ValueError(
+                "Expected http://host:port for a witness, without a user, and a token of its own."
+            )
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self.name = f"{parts.scheme}://{parts.netloc}"
         self._path = parts.path or "/"
@@ -339,8 +341,8 @@ class HttpWitness:
                 raise ValueError("an old receipt, or another ledger's")
         except Exception:  # a signature that does not fit has an error of the library's own
             raise ConnectionError(
-                f"Expected a receipt by {self.name}, signed by its key for this very request; got none that is. "
-                "It is not believed. See public_key, and who answers there."
+                f"Expected a receipt by {self.name}, signed by its key for this very request, got something "
+                "else. It is not believed. See public_key, and who answers there."
             ) from None
         if status == 409:
             raise LedgerConflict(str(told["error"]))
@@ -367,7 +369,7 @@ def ed25519() -> Any:
 def read_public_key(text: str) -> Any:
     if not _HEX.fullmatch(text):
         raise ValueError(
-            "Expected the public key of the witness, 64 hexadecimal digits, as `tellers witness serve` shows it."
+            "Expected the public key of a witness, 64 hexadecimal digits, as tellers witness serve shows it."
         )
     return ed25519().Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
 
@@ -390,7 +392,9 @@ class Gap:
         """Say which lines are gone, and since when."""
         since = f"after {self.kept.when}" if self.kept else "from the beginning"
         n = self.seen.number - self.first + 1
-        lines = f"{n} lines, {self.first} to {self.seen.number}, acknowledged {since} and until {self.seen.when}"
+        lines = (
+            f"{n} lines, {self.first} to {self.seen.number}, acknowledged {since} and until {self.seen.when}"
+        )
         if self.is_other:
             return f"it is another ledger than the one that was here, of which {lines}, are not in it"
         if self.head.number < self.seen.number:
@@ -409,19 +413,24 @@ class Gap:
 
     def said(self) -> dict[str, Any]:
         """Return what a `trusted` line says of it."""
-        return {"first_gone": self.first, "last_gone": self.seen.number, "hash": self.seen.hash, "seen": self.seen.when}
+        return {
+            "first_gone": self.first,
+            "last_gone": self.seen.number,
+            "hash": self.seen.hash,
+            "seen": self.seen.when,
+        }
 
 
 class Anchor:
     """Tells a witness the last line of a ledger before anybody is told what the line says.
 
     `ledger.anchor = anchor` after `anchor.start()`. A ledger is known by the hash of its first line, which
-    moves with it, and which nothing but that ledger has; `place` is the id of where it is kept, by which
-    another ledger in its place is noticed, and by which ledgers of versions 1 to 3 are known, whose first lines
-    may be alike.
+    moves with it, and which nothing but that ledger has. `place` is the id of where it is kept, by which
+    another ledger in its place is noticed. Ledgers of versions 1 to 3, whose first lines may be alike, are
+    known by it alone.
 
-    Guarantee: with every=1, whoever was told an answer, the witness holds its line or a later one; with a larger
-               one, all but the last `every` - 1 lines.
+    Guarantee: when somebody is told an answer, the witness knows its line or a later one; with a larger
+               `every`, all but the last `every` - 1 lines.
     Assumes:   the witness is not put back together with the ledger.
     Reference: none.
 
@@ -442,7 +451,9 @@ class Anchor:
         [first] = ledger._look(lambda store: store.numbered([0]))
         is_marked = "mark" in json.loads(first.body)
         if not is_marked and not place:
-            raise ValueError("Expected place=..., an id, for a ledger of a version before 4: it has none itself.")
+            raise ValueError(
+                "Expected place=..., an id, for a ledger of a version before 4: it has none itself."
+            )
         self.key = first.hash if is_marked else place
         self._first = Head(0, first.hash)
         self._lock = threading.Lock()
@@ -476,17 +487,23 @@ class Anchor:
                 found.append(Gap(key, history[0], told[0], kept, self.ledger.head, is_other))
         return found
 
-    def start(self, *, trusted: bool = False) -> None:
-        """Refuse a ledger without what its witness saw, and note its last line.
-
-        One that is trusted all the same gets a line that says what was seen of it, and the witness begins anew.
-        """
+    def require(self) -> None:
+        """Refuse a ledger that does not hold what its witness saw."""
         gaps = self.gaps()
-        if gaps and not trusted:
+        if gaps:
             raise LedgerConflict(
                 f"Expected a ledger that holds what its witness {self.witness.name} saw; "
                 f"{'; '.join(map(str, gaps))}. {IF_TRUSTED}"
             )
+
+    def start(self, *, trusted: bool = False) -> None:
+        """Refuse a ledger that does not hold what its witness saw, and note its last line.
+
+        One that is trusted all the same gets a line that says what was seen of it; the witness begins anew.
+        """
+        if not trusted:
+            self.require()
+        gaps = self.gaps() if trusted else []
         if gaps:
             self.ledger.trust({"witness": self.witness.name, "gone": [gap.said() for gap in gaps]})
         for gap in gaps:
@@ -522,13 +539,13 @@ class Anchor:
             raise self._away() from error
         if known.number > self._waiting.number and not self.ledger.holds(known.head):
             raise LedgerConflict(
-                f"Expected the ledger to hold line {known.number}, which its witness {self.witness.name} saw at "
-                f"{known.when}: another copy of it is spent from. Stop both, and find out which is right."
+                f"Expected the ledger to hold line {known.number}, which its witness {self.witness.name} saw "
+                f"at {known.when}: another copy of it is spent from. Stop both, and find out which is right."
             )
         self._noted, self._waiting = known.number, None
 
     def _away(self) -> Unwitnessed:
         return Unwitnessed(
-            f"Expected the witness {self.witness.name} to note the last line, it does not answer. What was asked "
-            "is on the books, and is told once the witness knows of it: ask again with the same key."
+            f"Expected the witness {self.witness.name} to note the last line, it does not answer. What was "
+            "asked is on the books, and is told once the witness knows of it: ask again with the same key."
         )

@@ -63,8 +63,9 @@ class LabelService:
         # Two at once with one key: the second waits, and finds the answer of the first.
         with self._alone(name):
             asked = self.ledger.asked(name)
-            self._require_witness(is_new=asked is None)
             if asked is None:
+                if isinstance(self.ledger.anchor, Anchor):
+                    self.ledger.anchor.catch_up()  # what the witness cannot note is not asked
                 is_replay, account = False, account_name(student)
                 pays = account if account in self.ledger.accounts() else None
             else:
@@ -101,19 +102,9 @@ class LabelService:
 
         A student's are numbered by themselves: a place in the ledger would tell how much others asked.
         """
-        self._require_witness()
         owned = [(*owner(entry.key), entry) for entry in self.ledger.entries()]
         wanted = [one for one in owned if student is None or one[0] == student]
         return [(number, *one) for number, one in enumerate(wanted)]
-
-    def _require_witness(self, *, is_new: bool = False) -> None:
-        """Let nothing be asked, and nothing that is on the books be told, that the witness could not note.
-
-        What is told may have been settled by another process, whose witness did not answer.
-        """
-        anchor = self.ledger.anchor
-        if isinstance(anchor, Anchor):
-            anchor.catch_up() if is_new else anchor(self.ledger.head)
 
     def close(self) -> None:
         """Put what is left to put into the vault, and hand the ledger back."""

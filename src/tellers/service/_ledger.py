@@ -110,10 +110,10 @@ def wait_for_databases(
 def open_anchors(
     settings: ServiceSettings, store: KeyStore, ledger: ChainedLedger, place: str
 ) -> tuple[Anchor, ...]:
-    """Return what tells witnesses how far a ledger at a place came: the store of keys, and that of the settings.
+    """Return what tells witnesses how far the ledger at a place came: the store of keys, and the settings'.
 
-    With a witness of its own the store is told at the start and at the end alone. It notices one in whose
-    stead an empty one was named.
+    Beside another witness the store of keys is told at the start and at the end alone. So an empty witness in
+    place of the one that knew the ledger is noticed.
     """
     said, which = settings.witness, ledger_id(place, settings.ledger.name)
     own = Anchor(ledger, store.witness, place=which, every=said.every)
@@ -131,7 +131,7 @@ def open_anchors(
 
 
 def require_no_rollback(anchors: Sequence[Anchor], store: KeyStore, *, is_trusted: bool = False) -> None:
-    """Refuse a ledger that does not hold what its witnesses saw, and let no answer out that the last did not."""
+    """Refuse a ledger that does not hold what its witnesses saw; from now on the last of them sees it all."""
     own = anchors[0]
     own.ledger.verify()
     known = None if own.is_known else store.known_head(own.place)

@@ -303,8 +303,8 @@ def add_label_route(router: APIRouter, service: LabelService, metrics: Metrics, 
             raise HttpProblem("key-reused", detail) from None
         except Unwitnessed:
             detail = (
-                "The witness of the ledger does not answer. What is on the books is told once it knows of it, "
-                "under the same idempotency key; nothing else is charged meanwhile."
+                "The witness of the ledger does not answer. What is on the books is told once it knows of "
+                "it, under the same idempotency key; nothing else is charged meanwhile."
             )
             raise HttpProblem("unavailable", detail, headers={"Retry-After": "2"}) from None
         except TimeoutError:

@@ -19,19 +19,21 @@ TABLE = sa.Table(
     sa.Column("seen", sa.String(48), nullable=False),
 )  # fmt: skip
 
-# Slot 0 holds the last line, and is everybody's turn; the others hold earlier ones. The clock is the database's.
+# Slot 0 holds the last line, and is everybody's turn; the others hold earlier ones, and one the first, for
+# good. The clock is the database's.
+_FIRST = 63
 _NOTE = sa.text(
     "INSERT INTO tellers_witness (ledger, slot, number, hash, seen) "
     "VALUES (:ledger, :slot, :number, :hash, CAST(CURRENT_TIMESTAMP AS VARCHAR(48))) "
     "ON CONFLICT (ledger, slot) DO UPDATE "
     "SET number = excluded.number, hash = excluded.hash, seen = excluded.seen "
-    "WHERE tellers_witness.number < excluded.number"
+    "WHERE tellers_witness.number < excluded.number AND tellers_witness.slot < 63"
 ).bindparams(sa.bindparam("ledger", type_=sa.String), sa.bindparam("hash", type_=sa.String))
 _SEEN = sa.select(TABLE.c.number, TABLE.c.hash, TABLE.c.seen).order_by(TABLE.c.number.desc(), TABLE.c.slot)
 
 
 class TableWitness:
-    """A witness in the table `tellers_witness`; `begin` gives a transaction, which is durable when it ends."""
+    """A witness in the table `tellers_witness`; `begin` gives a transaction, durable when it ends."""
 
     def __init__(self, begin: Callable[[], AbstractContextManager[sa.Connection]], *, name: str) -> None:
         self.name, self._begin = name, begin
@@ -40,9 +42,8 @@ class TableWitness:
         require_noted(ledger, head, None)
         row = {"ledger": ledger, "number": head.number, "hash": head.hash}
         with self._begin() as connection:
-            is_new = connection.execute(_NOTE, {**row, "slot": 0}).rowcount
-            if is_new:
-                connection.execute(_NOTE, {**row, "slot": sample()})
+            if connection.execute(_NOTE, {**row, "slot": 0}).rowcount:
+                connection.execute(_NOTE, [{**row, "slot": slot} for slot in (sample(), _FIRST)])
             known = self._newest(connection, ledger)[0]
             require_noted(ledger, head, known)
             return known
@@ -56,9 +57,12 @@ class TableWitness:
         of_ledger = TABLE.delete().where(TABLE.c.ledger == ledger)
         known = (TABLE.c.slot == 0, TABLE.c.number == instead_of.number, TABLE.c.hash == instead_of.hash)
         with self._begin() as connection:
-            require_known(instead_of if connection.execute(of_ledger.where(*known)).rowcount else None, instead_of)
+            require_known(
+                instead_of if connection.execute(of_ledger.where(*known)).rowcount else None, instead_of
+            )
             connection.execute(of_ledger)
-            connection.execute(_NOTE, {"ledger": ledger, "number": head.number, "hash": head.hash, "slot": 0})
+            row = {"ledger": ledger, "number": head.number, "hash": head.hash}
+            connection.execute(_NOTE, [{**row, "slot": slot} for slot in (0, _FIRST)])
 
     def _newest(self, connection: sa.Connection, ledger: str) -> list[Seen]:
         rows = connection.execute(_SEEN.where(TABLE.c.ledger == ledger)).all()
@@ -91,7 +95,9 @@ def open_database(url: str, *, timeout: float) -> TableWitness:
             with engine.begin() as connection:
                 yield connection
         except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
-            raise ConnectionError(f"Expected the witness in {shown(place)} to answer, it does not.") from error
+            raise ConnectionError(
+                f"Expected the witness in {shown(place)} to answer, it does not."
+            ) from error
 
     try:
         make_table(engine)
