@@ -37,7 +37,7 @@ def witness(request, tmp_path):
         yield FileWitness(tmp_path / "heads")
     elif request.param == "table":
         sa = pytest.importorskip("sqlalchemy")
-        from tellers.ledger.sql.witness import TableWitness, make_table
+        from tellers.ledger.sql._witness import TableWitness, make_table
 
         engine = sa.create_engine(f"sqlite:///{tmp_path}/witness.db")
         make_table(engine)

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from . import options
 
@@ -60,7 +60,8 @@ def check(
     from ..ledger.witness import Anchor, last, open_witness
 
     seen_by = open_witness(witness, token_file=token_file, public_key=public_key)
-    with open_ledger(where, **({} if name is None else {"name": name})) as ledger:
+    which: dict[str, Any] = {} if name is None else {"name": name}
+    with open_ledger(where, **which) as ledger:
         anchor = Anchor(ledger, seen_by)
         seen, head = last(seen_by, anchor.key), ledger.head
         anchor.require()

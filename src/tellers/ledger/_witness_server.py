@@ -54,7 +54,7 @@ class WitnessServer:
         """Return status, body and signature of what is said to a request."""
         if not hmac.compare_digest(authorization.encode(), f"HMAC {proof(self._token, body)}".encode()):
             return 401, b"", ""
-        status, told = 200, {}
+        status, told = 200, dict[str, Any]()
         try:
             said = json.loads(body)
             told = {"mark": str(said["mark"]), "ledger": str(said["ledger"])}

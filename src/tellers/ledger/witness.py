@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -102,6 +103,10 @@ def open_witness(
     """Return the witness in a file, in a PostgreSQL database, or at the address of a `tellers witness serve`.
 
     The token and the public key are those of the last kind.
+
+    >>> import tempfile
+    >>> open_witness(tempfile.mkdtemp() + "/heads").note("a" * 64, Head(7, "b" * 64)).number
+    7
     """
     place = os.fspath(where)
     if place.startswith(("http://", "https://")):
@@ -110,7 +115,7 @@ def open_witness(
     if token_file or public_key:
         raise ValueError("Expected a token and a public key for a witness at an http(s):// address alone.")
     if is_url(place):
-        from .sql.witness import open_database
+        from .sql._witness import open_database
 
         return open_database(place, timeout=timeout)
     if "://" in place:
@@ -300,10 +305,12 @@ class HttpWitness:
             raise ValueError(
                 "Expected http://host:port for a witness, without a user, and a token of its own."
             )
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        kind: type[http.client.HTTPConnection] = http.client.HTTPConnection
+        if parts.scheme == "https":
+            kind = http.client.HTTPSConnection
         self.name = f"{parts.scheme}://{parts.netloc}"
         self._path = parts.path or "/"
-        self._connect = lambda: kind(parts.hostname or "", parts.port, timeout=timeout)
+        self._connect = partial(kind, parts.hostname, parts.port, timeout=timeout)
         self._token, self._key = token.encode(), read_public_key(public_key)
 
     def note(self, ledger: str, head: Head) -> Seen:
@@ -440,6 +447,10 @@ class Anchor:
     >>> ledger, witness = SqliteLedger(folder + "/spend.db", accountant), FileWitness(folder + "/heads")
     >>> anchor = Anchor(ledger, witness, place="a" * 64)
     >>> anchor.start()
+    >>> ledger.anchor = anchor
+    >>> ledger.open_account("student/alice", Budget(0.5, 1e-5))
+    >>> anchor.stop(), anchor.catch_up(), anchor.require()
+    (None, None, None)
     >>> Anchor(SqliteLedger(folder + "/new.db", accountant), witness, place="a" * 64).start()
     Traceback (most recent call last):
         ...
@@ -471,7 +482,7 @@ class Anchor:
         """Return whether the witness saw this ledger, or one in its place, before."""
         return any(last(self.witness, key) for key in self._keys())
 
-    def gaps(self) -> list[Gap]:
+    def _gaps(self) -> list[Gap]:
         """Return what the witness saw and the ledger does not hold.
 
         The ledger is looked at last, so that what others write meanwhile is none.
@@ -489,7 +500,7 @@ class Anchor:
 
     def require(self) -> None:
         """Refuse a ledger that does not hold what its witness saw."""
-        gaps = self.gaps()
+        gaps = self._gaps()
         if gaps:
             raise LedgerConflict(
                 f"Expected a ledger that holds what its witness {self.witness.name} saw; "
@@ -503,7 +514,7 @@ class Anchor:
         """
         if not trusted:
             self.require()
-        gaps = self.gaps() if trusted else []
+        gaps = self._gaps() if trusted else []
         if gaps:
             self.ledger.trust({"witness": self.witness.name, "gone": [gap.said() for gap in gaps]})
         for gap in gaps:

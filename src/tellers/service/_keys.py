@@ -25,7 +25,7 @@ from ..ledger.opening import is_url
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
-    from ..ledger.sql.witness import TableWitness
+    from ..ledger.sql._witness import TableWitness
 
 WINDOW = 60
 """Seconds; a limit holds in any so many of them."""
@@ -181,7 +181,7 @@ class KeyStore:
             ) from error
 
     def _make_tables(self) -> None:
-        from ..ledger.sql.witness import TABLE
+        from ..ledger.sql._witness import TABLE
 
         for table in (_KEYS, _RATES, _HEADS, TABLE):
             try:
@@ -262,7 +262,7 @@ class KeyStore:
     @property
     def witness(self) -> "TableWitness":
         """Return the witness that this store is; its table is made with the others."""
-        from ..ledger.sql.witness import TableWitness
+        from ..ledger.sql._witness import TableWitness
 
         return TableWitness(self._open, name="the store of keys")
 
