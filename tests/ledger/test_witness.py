@@ -10,13 +10,15 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
-from tellers import Accountant, Budget, open_ledger
+from tellers import Accountant, Budget, GNMax, Votes, noise, open_ledger
 from tellers.errors import LedgerConflict, Unwitnessed
 from tellers.ledger import witness as witnesses
 from tellers.ledger.base import Head
 from tellers.ledger.witness import Anchor, FileWitness, HttpWitness, Seen, last, open_witness
+from tellers.runs import Room
 
 LEDGER, OTHER = "a" * 64, "b" * 64
 
@@ -432,6 +434,25 @@ def test_a_second_copy_that_is_behind_is_noticed_at_its_first_answer(spent, tmp_
     spend(ledger)
     Anchor(ledger, FileWitness(path))(ledger.head)
     late(earlier)
+
+
+class Agreed:
+    def vote(self, rows):
+        return Votes.from_ballots(np.tile(rows, (250, 1)), n_classes=10)
+
+
+def test_a_program_that_is_behind_another_on_the_same_ledger_tells_what_that_was_told(tmp_path, path):
+    """The witness is ahead of what this program saw of the ledger, which is no second history."""
+    one = begin(tmp_path / "spend.db")
+    with one, open_ledger(tmp_path / "spend.db") as other:
+        for ledger in (one, other):
+            ledger.anchor = Anchor(ledger, FileWitness(path))
+            ledger.anchor.start()
+        rooms = [Room(Agreed(), GNMax(sigma=40.0), ledger, noise.secure()) for ledger in (one, other)]
+        told = rooms[0].ask([3, 1], key="first")
+        assert other.head == one.head
+        rooms[0].ask([4, 1], key="second")
+        assert rooms[1].ask([3, 1], key="first").labels.tolist() == told.labels.tolist()
 
 
 def test_a_ledger_keeps_its_witness_when_it_moves(spent, tmp_path, path):

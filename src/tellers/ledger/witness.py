@@ -548,12 +548,17 @@ class Anchor:
         except OSError as error:
             self._again_at = time.monotonic() + _PAUSE
             raise self._away() from error
-        if known.number > self._waiting.number and not self.ledger.holds(known.head):
+        if known.number > self._waiting.number and not self._holds(known):
             raise LedgerConflict(
                 f"Expected the ledger to hold line {known.number}, which its witness {self.witness.name} saw "
                 f"at {known.when}: another copy of it is spent from. Stop both, and find out which is right."
             )
         self._noted, self._waiting = known.number, None
+
+    def _holds(self, known: Seen) -> bool:
+        # On a connection of its own: the ledger may be in the middle of a look when it tells us.
+        with self.ledger._reading() as store:
+            return [line.hash for line in store.numbered([known.number])] == [known.hash]
 
     def _away(self) -> Unwitnessed:
         return Unwitnessed(
