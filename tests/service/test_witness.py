@@ -3,6 +3,8 @@
 import json
 import shutil
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -13,7 +15,8 @@ from tellers.ledger.witness import FileWitness, last
 from tellers.service import Client, WitnessConfig, create_app, parse_settings
 from tellers.service._ledger import ledger_id
 
-from .test_journey import Server, folder, tellers  # noqa: F401
+from .. import forked
+from .test_journey import Server, environment, folder, tellers  # noqa: F401
 
 
 def copied(ledger, to):
@@ -199,3 +202,27 @@ def test_a_witness_that_cannot_be_one_is_refused_by_its_setting(place):
     with pytest.raises(ValueError, match=r"witness\.url") as caught:
         create_app(settings, log_stream=place.log)
     assert "secret" not in str(caught.value)
+
+
+def test_a_witness_of_its_own_is_begun_named_and_asked(folder, tellers, place, alice):  # noqa: F811
+    """The verbs: what `serve` shows is what the settings need; `check` says how a ledger stands."""
+    process = forked.Popen(
+        [sys.executable, "-m", "tellers", "witness", "serve", "seen", "--port", "0", "--json"],
+        cwd=folder, stdout=subprocess.PIPE, env=environment(),
+    )  # fmt: skip
+    try:
+        told = json.loads(process.stdout.readline())
+        token_file = str(folder / told["token_file"])
+        chosen = WitnessConfig(url=told["url"], public_key=told["public_key"], token_file=token_file)
+        with replace(place, settings=replace(place.settings, witness=chosen)).open() as client:
+            assert asked(client, alice, "k0").status_code == 200
+        asking = (told["url"], "--token-file", token_file, "--public-key", told["public_key"])
+        ledger = str(place.settings.path("ledger.db"))
+        found = json.loads(tellers("witness", "check", ledger, *asking, "--json"))
+        assert found["seen"] == found["number"] > 0
+        assert "holds line" in tellers("witness", "check", ledger, str(folder / "seen" / "heads"))
+        assert "knows nothing" in tellers("witness", "check", ledger, str(folder / "nowhere"), code=2)
+        assert not (folder / "nowhere").exists()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0

@@ -254,7 +254,7 @@ class KeyStore:
             return self.rates.hit(number, most=most)
 
     def known_head(self, ledger: str) -> str | None:
-        """Return the last hash that a service before version 0.3 saw of a ledger, or None."""
+        """Return the last hash that a service of an earlier version saw of a ledger, or None."""
         with self._open() as connection:
             found = connection.execute(sql.select(_HEADS.c.head).where(_HEADS.c.ledger == ledger)).scalar()
         return None if found is None else str(found)
