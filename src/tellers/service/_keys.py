@@ -1,4 +1,4 @@
-"""The store of keys: argon2id hashes, requests per minute, and the last hash seen of each ledger.
+"""The store of keys: argon2id hashes, requests per minute, and, as a witness, the last line of each ledger.
 
 A key itself is shown once, when it is made. All processes of a service share the counts.
 """
@@ -24,6 +24,8 @@ from ..ledger.opening import is_url
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
+
+    from ..ledger.sql._witness import TableWitness
 
 WINDOW = 60
 """Seconds; a limit holds in any so many of them."""
@@ -179,7 +181,9 @@ class KeyStore:
             ) from error
 
     def _make_tables(self) -> None:
-        for table in (_KEYS, _RATES, _HEADS):
+        from ..ledger.sql._witness import TABLE
+
+        for table in (_KEYS, _RATES, _HEADS, TABLE):
             try:
                 table.create(self._engine, checkfirst=True)
             except sql.exc.DBAPIError:
@@ -250,16 +254,17 @@ class KeyStore:
             return self.rates.hit(number, most=most)
 
     def known_head(self, ledger: str) -> str | None:
-        """Return the last hash that a service saw of a ledger, or None where it was never served."""
+        """Return the last hash that a service of an earlier version saw of a ledger, or None."""
         with self._open() as connection:
             found = connection.execute(sql.select(_HEADS.c.head).where(_HEADS.c.ledger == ledger)).scalar()
         return None if found is None else str(found)
 
-    def remember_head(self, ledger: str, head: str) -> None:
-        with self._open() as connection:
-            changed = connection.execute(_HEADS.update().where(_HEADS.c.ledger == ledger).values(head=head))
-            if not changed.rowcount:
-                connection.execute(_HEADS.insert().values(ledger=ledger, head=head))
+    @property
+    def witness(self) -> "TableWitness":
+        """Return the witness that this store is; its table is made with the others."""
+        from ..ledger.sql._witness import TableWitness
+
+        return TableWitness(self._open, name="the store of keys")
 
     def close(self) -> None:
         self._engine.dispose()

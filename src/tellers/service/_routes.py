@@ -10,7 +10,7 @@ from fastapi import APIRouter, Body, Depends, Query, Request, Response, Security
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
-from ..errors import BudgetExhausted, KeyReused, LedgerConflict, Unsettled
+from ..errors import BudgetExhausted, KeyReused, LedgerConflict, Unsettled, Unwitnessed
 from ..ledger.base import Entry
 from ..privacy._price import epsilon_of
 from ..privacy.release import describe
@@ -309,6 +309,12 @@ def add_label_route(router: APIRouter, service: LabelService, metrics: Metrics, 
         except KeyReused:  # any other conflict is with the books, and the operator's business
             detail = f"Idempotency key {question.idempotency_key} was used for another question before."
             raise HttpProblem("key-reused", detail) from None
+        except Unwitnessed:
+            detail = (
+                "The witness of the ledger does not answer. What is on the books is told once it knows of "
+                "it, under the same idempotency key; nothing else is charged meanwhile."
+            )
+            raise HttpProblem("unavailable", detail, headers={"Retry-After": "2"}) from None
         except TimeoutError:
             detail = "The ledger is busy. Nothing was charged for a question that was not on the books."
             raise HttpProblem("unavailable", detail, headers={"Retry-After": "2"}) from None
