@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 from ...errors import LedgerConflict, require_positive
 from ...privacy.budget import Accountant
 from .._chain import ChainedLedger, T, watch_forks
-from .._lines import Line, LineStore
+from .._lines import Line, LineReader, LineStore
 from .._state import opening
 from ..base import canonical
 from ..vault import Vault
@@ -105,9 +105,9 @@ class PostgresStore:
     def last(self, kind: str) -> Line | None:
         # Keys of such lines are their numbers: the longest and largest is the last.
         order = (sa.func.length(LINES.c.key).desc(), LINES.c.key.desc())
-        wanted = sa.select(*_COLUMNS).where(LINES.c.ledger == self._ledger, LINES.c.kind == kind)
-        row = self._connection.execute(wanted.order_by(*order).limit(1)).one_or_none()
-        return None if row is None else Line(row[0], row[1], _key(row[2]), *row[3:])
+        wanted = sa.select(LINES.c.number).where(LINES.c.ledger == self._ledger, LINES.c.kind == kind)
+        found = self._lines(LINES.c.number == wanted.order_by(*order).limit(1).scalar_subquery())
+        return found[0] if found else None
 
     def append(self, lines: Sequence[Line]) -> None:
         if lines:
@@ -241,7 +241,7 @@ class PostgresLedger(ChainedLedger):
             return self._until_reachable(attempt, "looking", time.monotonic() + self.timeout)
 
     @contextmanager
-    def _reading(self) -> Iterator[LineStore]:
+    def _reading(self) -> Iterator[LineReader]:
         try:
             with plain_words(self._url, self.timeout), self._engine.connect() as connection:
                 # A moment for each page: a transaction for all of it would be silent for too long.
