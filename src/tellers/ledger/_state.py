@@ -133,8 +133,8 @@ class AccountSums:
         if self.accountant.clock is None:
             limit = _limit(self.accountant)
             after = self.held + self.steps(payment)
-            # Where rounding may decide, and where tests took a delta, the curve itself does. It rounds once for
-            # each item; see `_limit` for what rounding does to the budget.
+            # Where rounding may decide, and where tests took a delta, the curve itself does. It rounds once
+            # for each item; see `_limit` for what rounding does to the budget.
             if payment.delta or self.deltas or not after < limit - (limit * (len(self.paid) + 64) >> 50):
                 self.accountant.require(self.spent, price, key=key, account=account)
             return payment, 0
@@ -506,9 +506,13 @@ class LedgerState:
         body = write_terms(self.bills.accountant.beside(budget))
         if self.schema < BILLS:
             del body["rule"]
+        return [self.note_account(name, body)]
+
+    def note_account(self, name: str, body: dict[str, Any]) -> Line:
+        """Write down the terms of an account."""
         line = self._line("account", name, canonical(body))
         self._read_account(line, body)
-        return [line]
+        return line
 
     def write_reserved(
         self, key: str, price: RdpCurve, also: Mapping[str, RdpCurve], event: dict[str, Any], store: LineStore
@@ -532,10 +536,21 @@ class LedgerState:
                 )
         for name, curve in also.items():
             paid[name] = self.sums[name].debit(booked(curve), key=key, account=name)[0]
-        lines = self._write_items(paid.values())
         # Two who ask the same at once would write the same line, and one whose commit was lost would take
         # the other's for its own: no two reservations have the same mark.
-        mark = secrets.token_hex(8)
+        return self.note_reserved(key, paid, event=event, mark=secrets.token_hex(8), store=store)
+
+    def note_reserved(
+        self,
+        key: str,
+        paid: dict[str | None, Payment],
+        *,
+        event: dict[str, Any],
+        mark: str,
+        store: LineStore,
+    ) -> list[Line]:
+        """Write down what every account is debited for a question."""
+        lines = self._write_items(paid.values())
         payments = self._payments("price", paid)
         if self.schema < NUMBERED:
             text = canonical({"event": event, "mark": mark, **payments})
@@ -581,12 +596,23 @@ class LedgerState:
             all_kept = all_kept and ticks != ALL_TICKS
             charged[account] = payment if ticks is None else payment._replace(ticks=ticks)
         shown = write_release(release) if all_kept else None
+        return self.note_settled(key, asked, charged, shown=shown), all_kept
+
+    def note_settled(
+        self,
+        key: str,
+        asked: Reserved,
+        charged: dict[str | None, Payment],
+        *,
+        shown: dict[str, Any] | None,
+    ) -> list[Line]:
+        """Write down what came out, and what every account is charged for it."""
         lines = self._write_items(charged.values())
         lines.append(
             self._line("settled", key, canonical({"release": shown, **self._payments("charged", charged)}))
         )
         self._settle(key, asked, charged)
-        return lines, all_kept
+        return lines
 
     def write_checkpoint(self) -> list[Line]:
         """Return a checkpoint where one is due."""
@@ -599,7 +625,7 @@ class LedgerState:
         return [line]
 
     def write_note(self, kind: str, body: dict[str, Any]) -> list[Line]:
-        """Return a line that says something about the ledger itself: `trusted`, or `closed` in any version."""
+        """Return a line that says something of the ledger itself: `trusted`, or `closed` in any version."""
         self._require_open()
         assert self.head is not None
         if self.schema < NUMBERED and kind != "closed":

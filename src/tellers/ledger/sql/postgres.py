@@ -373,6 +373,29 @@ def fill(url: str, lines: Sequence[Line], *, name: str = "main", timeout: float 
             )
 
 
+@contextmanager
+def replaced(
+    url: str, name: str, new: str, *, timeout: float = 30.0
+) -> Iterator[tuple[PostgresStore, PostgresStore]]:
+    """Hold a ledger, and an empty one under a free name, in one transaction: all of it or nothing.
+
+    >>> replaced("postgresql://team@localhost/privacy", "main", "main-4")  # doctest: +SKIP
+    """
+    parsed = parse_url(url)
+    with transaction(parsed, timeout) as connection:
+        ledger = _number(connection, name)
+        connection.execute(_TURN, {"ledger": ledger})
+        if not _make(connection, new, ()):
+            raise LedgerConflict(
+                f"Expected a name that is free in {shown(parsed)}, got {new!r}. Nothing was written. Name "
+                "another with --to."
+            )
+        yield (
+            PostgresStore(connection, ledger, f"Ledger {name!r}"),
+            PostgresStore(connection, _number(connection, new), f"Ledger {new!r}"),
+        )
+
+
 def _number(connection: sa.Connection, name: str) -> int:
     """Return the number of a ledger in its database, or 0 where there is none of that name."""
     named = sa.select(LEDGERS.c.id).where(LEDGERS.c.name == canonical(name))
