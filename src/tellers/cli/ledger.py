@@ -522,8 +522,8 @@ def compact(
     to: Annotated[
         str | None,
         options.option(
-            "What to call the new ledger: a new file, or a free name in the database. Without it a file keeps "
-            "its name, and in a database the new one is called NAME-4.",
+            "What to call the new ledger: a new file, or a free name in the database. Without it a file "
+            "keeps its name, and in a database the new one is called NAME-4.",
             metavar="NEW",
         ),
     ] = None,
@@ -540,14 +540,14 @@ def compact(
     Example: tellers ledger compact spend.db
     """
     from ..ledger.compact import compact_ledger
+    from ..ledger.opening import is_url
 
     with _opened(where, name) as ledger:
         n_lines = ledger.head.number + 1
     with show.progress_bar(2 * n_lines, "lines", wanted=not as_json) as progress:
         found = compact_ledger(where, to=to, name=name, progress=progress)
-    in_database = found.where == name or "://" in where
     told = {
-        "where": found.where if in_database else options.shown_place(found.where),
+        "where": options.shown_place(where, found.where) if is_url(where) else found.where,
         "changed": found.old is not None,
         "version": found.version,
         "old": found.old,
