@@ -115,9 +115,11 @@ class AccountSums:
     def spent(self) -> Price:
         """Return everything debited so far, as a curve, with ticks, events and delta."""
         if self._spent is None:
-            values = np.zeros(self.bills.orders.size)
-            for (name, kind), n in self.paid.items():
-                values = values + self.bills.items[name].curve(kind).values * n
+            values, lines = np.zeros(self.bills.orders.size), self.bills.lines
+            # In one order, however the sums were come by: to the last bit they are the same for everybody.
+            order = {paid: (lines.get(paid[0], 0), -1 if paid[1] is None else paid[1]) for paid in self.paid}
+            for name, kind in sorted(self.paid, key=order.__getitem__):
+                values = values + self.bills.items[name].curve(kind).values * self.paid[name, kind]
             delta = math.fsum(n * delta for delta, n in self.deltas.items())
             self._spent = Price(self.bills.orders, values, (), self.ticks, self.events, delta)
         return self._spent
