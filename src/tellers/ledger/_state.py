@@ -37,7 +37,7 @@ ALL_TICKS = 2**80
 
 # Rényi values at the order of a budget, in whole steps, rounded up: sums of them are exact.
 _STEPS = 2**70
-_INFINITE = 2**200
+_INFINITE, _HUGE = 2**200, 2.0**100
 
 CHECKPOINT_EVERY = 1000
 """Lines between two checkpoints, at the least; the larger the last one was, the more."""
@@ -108,7 +108,7 @@ class AccountSums:
                 "the default grid, or name one of their orders: Accountant(budget, order=...)."
             )
         value = float(curve.values[at[0]])
-        steps = self._ones[name, kind] = math.ceil(value * _STEPS) if value < math.inf else _INFINITE
+        steps = self._ones[name, kind] = math.ceil(value * _STEPS) if value < _HUGE else _INFINITE
         return steps
 
     @property
