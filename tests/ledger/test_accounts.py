@@ -21,7 +21,8 @@ from tellers import (
 )
 from tellers.errors import BudgetExhausted, LedgerConflict
 from tellers.ledger._bills import write_curve
-from tellers.ledger._chain import LedgerState, Line, opening
+from tellers.ledger._lines import Line
+from tellers.ledger._state import LedgerState, opening
 
 SECURE = {"noise": "secure"}
 ONE = RdpCurve.zcdp(0.001)
@@ -154,9 +155,9 @@ def test_the_same_price_is_written_once(tmp_path):
         ledger.open_account("student/alice", SMALL)
         ticket = ledger.reserve("q0", ONE, event=SECURE, also={"student/alice": ONE})
         ledger.settle(ticket, Release(np.array([3]), Cost(0.5 * ONE)))
-        lines = ledger.lines()[2:]
-        assert [line.kind for line in lines] == ["price", "reserved", "price", "settled"]
-        reserved, settled = (json.loads(line.body) for line in lines[1::2])
+        lines = list(ledger.lines())[2:]
+        assert [line.kind for line in lines] == ["price", "event", "reserved", "price", "settled"]
+        reserved, settled = (json.loads(lines[at].body) for at in (2, 4))
         assert reserved["also"] == settled["also"] == {"student/alice": None}
         np.testing.assert_array_equal(ledger.accounts()["student/alice"].spent.values, (0.5 * ONE).values)
 
@@ -183,7 +184,7 @@ def test_a_forged_line_about_accounts_must_still_make_sense(kind, key, body):
     state.add(Line.after(state.head, "reserved", key="q0", body=reserved))
     with pytest.raises(LedgerConflict, match="does not make sense"):
         state.add(Line.after(state.head, kind, key=key, body=body))
-    np.testing.assert_array_equal(state.accounts()["alice"].spent.values, ONE.values)
+    np.testing.assert_array_equal(state.sums["alice"].spent.values, ONE.values)
 
 
 def test_half_a_character_is_no_name(ledger):

@@ -10,7 +10,8 @@ import pytest
 
 from tellers import Accountant, Budget, Cost, MemoryLedger, RdpCurve, Release, SqliteLedger
 from tellers.errors import BudgetExhausted, LedgerConflict, Unsettled
-from tellers.ledger import Ticket, _chain
+from tellers.ledger import Ticket
+from tellers.ledger._state import AccountSums
 from tellers.ledger.opening import open_as_begun
 from tellers.privacy._clock import Clock, ClockTable
 from tellers.privacy._price import Item
@@ -224,8 +225,8 @@ def test_an_account_that_pays_the_same_ticks_for_another_item_is_read_again(path
 
 def test_what_is_in_flight_is_not_added_up_anew_for_every_question(path, monkeypatch):
     item = Item((RdpCurve.zcdp(1e-6),), ClockTable((0,), ((START // 1000,),), kappa=1e-12))
-    added, add = [], _chain._sum
-    monkeypatch.setattr(_chain, "_sum", lambda *both: added.append(1) or add(*both))
+    added, add = [], AccountSums.add
+    monkeypatch.setattr(AccountSums, "add", lambda *both, **how: added.append(1) or add(*both, **how))
     with SqliteLedger(path, ACCOUNTANT) as ledger:
         tickets = [ledger.reserve(f"q{n}", item.price(), event=EVENT) for n in range(60)]
         assert len(added) <= 2 * 60

@@ -12,7 +12,8 @@ import pytest
 from tellers import Accountant, Budget, Cost, RdpCurve, Release, SqliteLedger
 from tellers.errors import LedgerConflict
 from tellers.ledger import export_ledger, import_ledger, open_ledger
-from tellers.ledger._chain import Line, opening
+from tellers.ledger._lines import Line
+from tellers.ledger._state import opening
 from tellers.privacy import DEFAULT_ORDERS
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -37,7 +38,7 @@ def exported(ledger):
 
 
 def require_same(one, other):
-    assert other.lines() == one.lines()
+    assert list(other.lines()) == list(one.lines())
     assert other.verify() == one.verify()
     assert other.accountant.budget == one.accountant.budget
     assert other.accountant.held_at == one.accountant.held_at
@@ -129,7 +130,7 @@ def tampered(lines):
         "numbers for text": edited(3, body=7),
         "a first line of its own": [
             lines[0],
-            json.dumps(vars(forged)),
+            json.dumps(asdict(forged)),
             json.dumps({"lines": 1, "head": forged.hash}),
         ],
     }

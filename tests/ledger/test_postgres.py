@@ -57,7 +57,7 @@ def test_several_ledgers_in_one_database_are_strangers(own_database, own_ledger)
         assert other.spent.epsilon(1e-5) == 0.0
         other.reserve("q0", ONE, event=SECURE)
     assert ledger_names(own_database) == ["main", "another 'one'"]
-    assert len(own_ledger.lines()) == 3
+    assert [line.kind for line in own_ledger.lines()] == ["opened", "price", "event", "reserved"]
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_a_writer_that_freezes_does_not_hold_the_others_for_ever(database, name)
 
     calls = []
 
-    def slow_line_once():
+    def slow_line_once(_state, _turn):
         calls.append(1)
         slow_line()
         raise ConnectionError("never mind")
@@ -320,7 +320,8 @@ def test_a_writer_that_freezes_does_not_hold_the_others_for_ever(database, name)
 
 def test_a_server_that_freezes_is_given_up_and_the_next_connection_goes_on(database, name):
     with PostgresLedger(database, ACCOUNTANT, name=name, timeout=2.0) as ledger:
-        frozen = ledger._connection.connection.dbapi_connection.info.backend_pid
+        ledger.reserve("before", ONE, event=SECURE)
+        frozen = backend(ledger, "writing")
         os.kill(frozen, signal.SIGSTOP)
         try:
             start = time.monotonic()
@@ -330,7 +331,11 @@ def test_a_server_that_freezes_is_given_up_and_the_next_connection_goes_on(datab
             ledger.reserve("q0", ONE, event=SECURE)
         finally:
             os.kill(frozen, signal.SIGCONT)
-        assert [entry.key for entry in ledger.entries()] == ["q0"]
+        assert [entry.key for entry in ledger.entries()] == ["before", "q0"]
+
+
+def backend(ledger, purpose):
+    return ledger._connections[purpose].connection.dbapi_connection.info.backend_pid
 
 
 def break_commits(monkeypatch, *, after, times=1):
@@ -362,7 +367,7 @@ def test_a_commit_whose_answer_was_lost_is_neither_lost_nor_doubled(monkeypatch,
     left[0] = 0
     np.testing.assert_array_equal(ledger.spent.values, ONE.values)
     kinds = [line.kind for line in ledger.lines()]
-    assert kinds == ["opened", "price", "reserved", "price", "settled"]  # it came out cheaper
+    assert kinds == ["opened", "price", "event", "reserved", "price", "settled"]  # it came out cheaper
 
 
 def test_a_lost_reservation_is_not_mistaken_for_that_of_somebody_else(monkeypatch, database, name):
@@ -381,7 +386,7 @@ def test_a_lost_reservation_is_not_mistaken_for_that_of_somebody_else(monkeypatc
     monkeypatch.setattr(sa.Connection, "commit", breaking)
     with pytest.raises(Unsettled):
         one.reserve("q0", ONE, event=SECURE)
-    assert [line.kind for line in one.lines()] == ["opened", "price", "reserved"]
+    assert [line.kind for line in one.lines()] == ["opened", "price", "event", "reserved"]
 
 
 def test_a_refusal_after_a_lost_answer_is_still_a_refusal(monkeypatch, ledger):
@@ -509,13 +514,13 @@ def test_it_travels_by_its_url(ledger):
 
 @pytest.mark.parametrize(
     "read",
-    [lambda ledger: ledger.spent, lambda ledger: ledger.find("q0"), lambda ledger: ledger.verify()],
-    ids=["spent", "find", "verify"],
+    [lambda ledger: ledger.spent, lambda ledger: ledger.find("q0")],
+    ids=["spent", "find"],
 )
 def test_a_server_that_freezes_is_given_up_by_who_reads(database, name, read):
     with PostgresLedger(database, ACCOUNTANT, name=name, timeout=2.0) as ledger:
         ledger.reserve("q0", ONE, event=SECURE)
-        frozen = ledger._connection.connection.dbapi_connection.info.backend_pid
+        frozen = backend(ledger, "looking")
         os.kill(frozen, signal.SIGSTOP)
         try:
             start = time.monotonic()
@@ -523,13 +528,15 @@ def test_a_server_that_freezes_is_given_up_by_who_reads(database, name, read):
                 read(ledger)
             assert time.monotonic() - start < 30
             read(ledger)  # over a connection of its own
+            ledger.verify()
         finally:
             os.kill(frozen, signal.SIGCONT)
 
 
 def test_those_who_wait_for_a_frozen_server_do_not_wait_one_after_the_other(database, name):
     with PostgresLedger(database, ACCOUNTANT, name=name, timeout=2.0) as ledger:
-        frozen = ledger._connection.connection.dbapi_connection.info.backend_pid
+        ledger.reserve("before", ONE, event=SECURE)
+        frozen = backend(ledger, "writing")
         os.kill(frozen, signal.SIGSTOP)
         took = []
 
@@ -555,6 +562,6 @@ def test_books_longer_than_a_page_are_read_whole(monkeypatch, database, name):
     with PostgresLedger(database, ACCOUNTANT, name=name) as ledger:
         for number in range(7):  # with the first line, the last page has lines; without, it is empty
             ledger.reserve(f"q{number}", 0.01 * ONE, event=SECURE)
-            assert len(ledger.lines()) == number + 3
+            assert len(list(ledger.lines())) == number + 4
     with PostgresLedger(database, ACCOUNTANT, name=name) as again:
         assert [entry.key for entry in again.entries()] == [f"q{number}" for number in range(7)]

@@ -245,8 +245,8 @@ def test_an_old_ledger_has_no_place_for_a_delta_and_pays_with_all_there_is():
     from tellers.ledger._bills import Bills
 
     bills = Bills(2, PASSED.orders, Accountant(BUDGET))
-    assert np.isinf(bills.booked(PASSED).values).all()
-    assert np.array_equal(bills.booked(replace(PASSED, delta=0.0)).values, PASSED.values)
+    assert np.isinf(bills.price(bills.booked(PASSED)).values).all()
+    assert np.array_equal(bills.price(bills.booked(replace(PASSED, delta=0.0))).values, PASSED.values)
 
 
 def test_an_account_with_a_smaller_delta_is_refused_in_words(ledger):

@@ -104,7 +104,7 @@ def judged(seed, *, pool, most=5):
     draw = np.random.default_rng(seed)
     some, accountant = setting(draw, pool=pool, size=int(draw.integers(1, 4)), most=most)
     # Ticks are rounded in favour of the attack, and only where that could matter one by one.
-    found = above(Arithmetic(accountant, some, merge=accountant._start >> 12), accountant.budget)
+    found = above(Arithmetic(accountant, some, merge=accountant.ticks >> 12), accountant.budget)
     return found if found <= 1 else above(Arithmetic(accountant, some), accountant.budget)
 
 
@@ -120,7 +120,7 @@ def for_few_events(seed, most=5):
             break
     accountant = on_a_clock(epsilon, delta, clock)
     assert accountant.table(one.price.terms[0][1]).kappa == clock.kappa > 1e-10
-    return above(Arithmetic(accountant, (one,), merge=accountant._start >> 12), accountant.budget)
+    return above(Arithmetic(accountant, (one,), merge=accountant.ticks >> 12), accountant.budget)
 
 
 def on_books(seed, *, pool, form):

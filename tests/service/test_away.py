@@ -45,10 +45,11 @@ def test_books_that_cannot_be_reached_are_said_to_be_away(
     who, ask = shared_place.bearer("somebody", role), shared_client.request
     ledger = shared_client.app.state.service.labels.ledger
 
-    def away(_look):
+    def away(*_words):
         raise error("postgresql://team:secret@db.example is away")
 
-    monkeypatch.setattr(ledger, "_read", away)
+    for way in ("_look", "_commit", "_reading"):
+        monkeypatch.setattr(ledger, way, away)
     given = {"json": {"idempotency_key": error.__name__, "pool": [0]}} if method == "POST" else {}
     answer = ask(method, path, headers=who, **given)
     require_unavailable(answer)

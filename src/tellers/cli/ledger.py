@@ -29,17 +29,19 @@ def _plain(text: str) -> "Text":
 
 def state_of(ledger: "ChainedLedger", where: str) -> dict[str, Any]:
     """Return what there is to say about a ledger as a whole."""
-    entries, lines = ledger.entries(), ledger.lines()
+    view = ledger.view()
     return {
         "where": where,
         "rule": ledger.accountant.rule,
-        **_books(ledger.accountant, ledger.spent),
+        **_books(ledger.accountant, view.sums[None].spent),
         **({} if ledger.accountant.clock is not None else {"held_at": ledger.accountant.held_at}),
-        "n_settled": sum(entry.is_settled for entry in entries),
-        "n_open": sum(not entry.is_settled for entry in entries),
-        "accounts": {name: _books(one.accountant, one.spent) for name, one in ledger.accounts().items()},
-        "lines": len(lines),
-        "head": lines[-1].hash,
+        "n_settled": view.n_settled,
+        "n_open": view.n_questions - view.n_settled,
+        "accounts": {
+            name: _books(one.accountant, one.spent) for name, one in view.sums.items() if name is not None
+        },
+        "lines": view.head.number + 1,
+        "head": view.head.hash,
     }
 
 
@@ -449,7 +451,8 @@ def verify(
     Example: tellers ledger verify spend.db --head 8cdd7e96...
     """
     with _opened(where, name) as ledger:
-        told = {"intact": True, "head": ledger.verify(head), "lines": len(ledger.lines())}
+        found = ledger.verify(head)
+        told = {"intact": True, "head": found, "lines": ledger.head.number + 1}
     show.tell(told, partial(print_verified, compared=head is not None), as_json=as_json)
 
 
@@ -505,7 +508,7 @@ def import_(
         file.open(encoding="utf-8") as stream,
         import_ledger(stream, where, head=head, name=name) as ledger,
     ):
-        found, n_lines = ledger.verify(), len(ledger.lines())
+        found, n_lines = ledger.verify(), ledger.head.number + 1
     said = {"where": options.shown_place(where), "lines": n_lines, "head": found}
     print(json.dumps(said) if as_json else f"{n_lines} lines in {said['where']}, to hash {found}")
 

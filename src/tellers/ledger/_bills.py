@@ -1,8 +1,10 @@
 """How a ledger writes prices: every item once, and bills that name items and how many."""
 
 import hashlib
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,10 +17,24 @@ from .base import canonical
 # Versions 1 and 2 wrote the values of a curve in every line. From version 3 on an item (a query, or a label)
 # has a line of its own, "price", when it is first paid for: its values by kind of outcome, and on a clock its
 # table. A payment is {"bill": [[n, item], [n, item, kind], ...]}, with "ticks" on a clock, and "delta" where
-# it has one. Whoever reads a ledger needs no mechanism and no table of his own.
+# it has one. Version 3 names an item by its hash, version 4 by the number of its line; a reservation on a
+# clock then says too how much was "left" before it. Whoever reads a ledger needs no mechanism and no table
+# of his own.
 
 BILLS = 3
 """The first version that writes bills."""
+
+NUMBERED = 4
+"""The first version that names items and events by the numbers of their lines, and has checkpoints."""
+
+
+class Payment(NamedTuple):
+    """What one account pays: how many of which items, by name, and of which kind of outcome."""
+
+    terms: tuple[tuple[int, str, int | None], ...]
+    delta: float = 0.0
+    ticks: int | None = None
+    left: int | None = None
 
 
 def write_curve(curve: RdpCurve) -> list[float | str]:
@@ -52,29 +68,62 @@ def read_terms(said: dict[str, Any]) -> Accountant:
     return usual if same else Accountant(budget, order=said["held_at"], for_tests=for_tests)
 
 
+_MOST_KEPT = 1024
+
+
 @dataclass(eq=False)
 class Bills:
-    """The items that a ledger knows, and how it reads and writes what is paid for them."""
+    """The items that a ledger knows, and how it reads and writes what is paid for them.
+
+    An item has one name in all versions, the hash of what is said of it. `items` are those that were met;
+    `lines` says in which line each of them stands, once it is on the books.
+    """
 
     schema: int
     orders: Floats
     accountant: Accountant
     items: dict[str, Item] = field(default_factory=dict)
-    _names: dict[tuple[Any, ...], str] = field(default_factory=dict)
-    _said: dict[str, dict[str, Any]] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+    _names: dict[int, str] = field(default_factory=dict)  # by the number of the line
+    _by_key: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    _bodies: dict[str, str] = field(default_factory=dict)
+    # What was worked out before, of prices that are asked again and again.
+    _booked: dict[int, tuple[RdpCurve, Payment]] = field(default_factory=dict)
+    _prices: dict[Payment, Price] = field(default_factory=dict)
 
     def curve(self, values: list[float | str]) -> RdpCurve:
         """Return a stored curve, on the grid of this ledger."""
         return RdpCurve(self.orders, np.array([float(value) for value in values]))
 
-    def add(self, name: str, body: dict[str, Any]) -> None:
+    def add(self, name: str, body: dict[str, Any], *, number: int) -> None:
         """Read the line of an item."""
-        if name in self.items or name != _name(body) or self.schema < BILLS:
+        if name in self.lines or name != _name(canonical(body)) or self.schema < BILLS:
             raise ValueError("Expected an item under its own name, once.")
-        self.items[name] = self._item(body)
+        if name not in self.items:
+            self.items[name] = self._item(body, name)
+        self.note_line(name, number)
 
-    def booked(self, price: RdpCurve) -> Price:
+    def note_line(self, name: str, number: int) -> None:
+        """Remember in which line an item stands."""
+        self.lines[name], self._names[number] = number, name
+
+    def booked(self, price: RdpCurve) -> Payment:
         """Return a price in the items of this ledger; those that are new are worked out now."""
+        known = self._booked.get(id(price))
+        if known is not None and known[0] is price:
+            return known[1]
+        payment = self._book(price)
+        if len(self._booked) >= _MOST_KEPT:
+            self._booked.clear()
+        self._booked[id(price)] = price, payment
+        return payment
+
+    def _book(self, price: RdpCurve) -> Payment:
+        if not np.array_equal(price.orders, self.orders):
+            raise ValueError(
+                "Expected a price on the same grid of orders as the ledger, got another one. Nothing was "
+                "charged. Build it on the default grid."
+            )
         bill = itemised(price)
         named = Price.of(bill.terms, like=price)
         if bill.ticks or bill.events or np.any(bill.values > named.values * (1 + 1e-9)):
@@ -82,41 +131,92 @@ class Bills:
             bill = replace(itemised(RdpCurve(bill.orders, bill.values)), delta=bill.delta)
         if self.schema < BILLS:
             # Old ledgers have no place for a delta of its own, and nothing that pays for it.
-            return (
-                itemised(RdpCurve(price.orders, np.full(price.orders.size, np.inf))) if bill.delta else bill
-            )
-        terms: list[Term] = []
+            values = np.full(price.orders.size, np.inf) if bill.delta else bill.values
+            return self._whole(RdpCurve(price.orders, values))
+        terms: dict[tuple[str, int | None], int] = {}
         for n, item, kind in bill.terms:
-            name = self._names.get(item.key) or self._note(item)
-            terms.append((n, self.items.get(name) or self._item(self._said[name]), kind))
-        return Price.of(terms, like=price, delta=bill.delta)
+            name = self._by_key.get(item.key) or self._note(item)
+            terms[name, kind] = terms.get((name, kind), 0) + n
+        return Payment(tuple((n, name, kind) for (name, kind), n in terms.items()), bill.delta)
 
-    def new(self, *prices: Price) -> dict[str, dict[str, Any]]:
-        """Return the lines, by name, of items that booked prices name and the ledger has none of yet."""
-        if self.schema < BILLS:
-            return {}
-        named = [self._names[item.key] for price in prices for _, item, _ in price.terms]
-        return {name: self._said[name] for name in named if name not in self.items}
+    def _whole(self, curve: RdpCurve) -> Payment:
+        """Return the payment of one curve, as old versions write them."""
+        if not curve.values.any():
+            return Payment(())
+        name = hashlib.sha256(curve.values.tobytes()).hexdigest()[:32]
+        if name not in self.items:
+            self.items[name] = Item((RdpCurve(self.orders, curve.values),))
+        return Payment(((1, name, None),))
 
-    def write(self, price: Price, *, ticks: int | None = None) -> Any:
-        """Return a booked price as JSON can hold it."""
+    def new(self, payments: Iterable[Payment]) -> list[str]:
+        """Return the names of items that are paid and have no line yet."""
         if self.schema < BILLS:
-            return write_curve(price)
+            return []
+        return list(
+            dict.fromkeys(
+                name for payment in payments for _, name, _ in payment.terms if name not in self.lines
+            )
+        )
+
+    def body(self, name: str) -> str:
+        """Return what the line of a new item says."""
+        return self._bodies[name]
+
+    def write(self, payment: Payment) -> Any:
+        """Return a payment as JSON can hold it; its items have lines by now."""
+        if self.schema < BILLS:
+            return write_curve(self.price(payment))
+        lines = self.lines if self.schema >= NUMBERED else None
         bill = [
-            [n, self._names[item.key], *([] if kind is None else [kind])] for n, item, kind in price.terms
+            [n, name if lines is None else lines[name], *([] if kind is None else [kind])]
+            for n, name, kind in payment.terms
         ]
         said: dict[str, Any] = {"bill": bill}
-        if ticks is not None:
-            said["ticks"] = ticks
-        return {**said, "delta": price.delta} if price.delta else said
+        if payment.ticks is not None:
+            said["ticks"] = payment.ticks
+            if payment.left is not None and lines is not None:
+                said["left"] = payment.left
+        return {**said, "delta": payment.delta} if payment.delta else said
 
-    def read(self, said: Any) -> tuple[Price, int | None]:
-        """Return a price that was written, and the ticks on it."""
+    def read(self, said: Any) -> Payment:
+        """Return a payment that was written."""
         if self.schema < BILLS:
-            return itemised(self.curve(said)), None
-        terms = [(_count(n), self.items[name], kind[0] if kind else None) for n, name, *kind in said["bill"]]
-        price = Price.of(terms, like=RdpCurve.zero(self.orders), delta=float(said.get("delta", 0.0)))
-        return price, said.get("ticks")
+            return self._whole(self.curve(said))
+        terms = tuple(
+            (_count(n), self.name(item), self._kind(self.name(item), kind)) for n, item, *kind in said["bill"]
+        )
+        ticks, left = said.get("ticks"), said.get("left")
+        for count in (ticks, left):
+            if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
+                raise ValueError(f"Expected whole ticks, got {count!r}.")
+        return Payment(terms, float(said.get("delta", 0.0)), ticks, left)
+
+    def name(self, item: Any) -> str:
+        """Return the name of an item as bills say it: by its name, or by the number of its line."""
+        if self.schema >= NUMBERED:
+            return self._names[item]
+        if item not in self.lines:
+            raise KeyError(item)
+        return str(item)
+
+    def _kind(self, name: str, said: list[Any]) -> int | None:
+        if not said:
+            return None
+        (kind,) = said
+        self.items[name].curve(kind)  # refuses one that there is not
+        return int(kind)
+
+    def price(self, payment: Payment) -> Price:
+        """Return the price of a payment, with its items."""
+        key = payment if payment.ticks is None else payment._replace(ticks=None, left=None)
+        known = self._prices.get(key)
+        if known is None:
+            terms: list[Term] = [(n, self.items[name], kind) for n, name, kind in payment.terms]
+            known = Price.of(terms, like=RdpCurve.zero(self.orders), delta=payment.delta)
+            if len(self._prices) >= _MOST_KEPT:
+                self._prices.clear()
+            self._prices[key] = known
+        return known
 
     def _note(self, item: Item) -> str:
         body: dict[str, Any] = {"kinds": [write_curve(curve) for curve in item.curves]}
@@ -124,24 +224,79 @@ class Bills:
             # What came out may have no table. It is written down all the same, and gives nothing back.
             table = item.table(self.accountant.clock.kappa)
             body |= {} if table is None else {"clock": table.to_json()}
-        name = _name(body)
-        self._said[name] = body
-        self._names[item.key] = name
-        self._names[self._item(body).key] = name
+        text = canonical(body)
+        name = _name(text)
+        if name not in self.items:
+            self.items[name], self._bodies[name] = self._item(body, name), text
+        self._by_key[item.key] = name
         return name
 
-    def _item(self, body: dict[str, Any]) -> Item:
+    def _item(self, body: dict[str, Any], name: str) -> Item:
         table = ClockTable.from_json(body["clock"]) if "clock" in body else None
         item = Item(tuple(self.curve(values) for values in body["kinds"]), table)
-        self._names.setdefault(item.key, _name(body))
+        if not item.curves:
+            raise ValueError("Expected a kind of outcome, at least.")
+        self._by_key.setdefault(item.key, name)
         return item
 
 
-def _name(body: dict[str, Any]) -> str:
-    return hashlib.sha256(canonical(body).encode("ascii")).hexdigest()[:32]
+def _name(text: str) -> str:
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
 
 
 def _count(n: Any) -> int:
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise ValueError(f"Expected how many, a whole number above 0, got {n!r}.")
     return n
+
+
+# --- Events ---
+
+REPEATED = (
+    "groups",
+    "mechanism",
+    "n_classes",
+    "n_queries",
+    "n_teachers",
+    "noise",
+    "parameters",
+    "unit",
+)
+"""What of an event is mostly the same for many questions, and has a line of its own."""
+
+
+@dataclass(eq=False)
+class Events:
+    """The parts of events that repeat, each in a line of its own from version 4 on.
+
+    Those that were not met for a while are forgotten here, and read again from their lines.
+    """
+
+    lines: dict[str, int] = field(default_factory=dict)  # by name
+    _said: dict[int, dict[str, Any]] = field(default_factory=dict)  # by the number of the line
+    _names: dict[str, str] = field(default_factory=dict)  # by their text
+
+    def split(self, event: dict[str, Any]) -> tuple[str, str, str]:
+        """Return name and text of the part that repeats, and the text of what is this question's own."""
+        repeated = canonical({name: event[name] for name in REPEATED if name in event})
+        name = self._names.get(repeated)
+        if name is None:
+            if len(self._names) >= _MOST_KEPT:
+                self._names.clear()
+            name = self._names[repeated] = _name(repeated)
+        return name, repeated, canonical({key: said for key, said in event.items() if key not in REPEATED})
+
+    def add(self, name: str, text: str, *, number: int) -> None:
+        """Read the line of an event."""
+        said = json.loads(text)
+        if not isinstance(said, dict) or name != _name(canonical(said)) or name in self.lines:
+            raise ValueError("Expected an event under its own name, once.")
+        self.lines[name], self._said[number] = number, said
+        if len(self.lines) > _MOST_KEPT:
+            # The newest lines stay: checkpoints name them, and whoever wrote one must come to the same.
+            oldest = min(self.lines, key=self.lines.__getitem__)
+            del self._said[self.lines.pop(oldest)]
+
+    def said(self, number: int) -> dict[str, Any] | None:
+        """Return what a line of an event says, or None where it is not remembered."""
+        return self._said.get(number)

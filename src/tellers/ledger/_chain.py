@@ -1,368 +1,127 @@
-"""The hash chain of durable ledgers, and the rules of reserving and settling over it."""
+"""Durable ledgers: how questions take turns at the chain of lines, how it is read, and what forks need."""
 
-import hashlib
 import json
 import os
-import secrets
 import threading
+import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..errors import BudgetExhausted, LedgerConflict
-from ..privacy._price import Price, delta_of, itemised
-from ..privacy.budget import Accountant, Budget, Debit
-from ..privacy.rdp import DEFAULT_ORDERS, RdpCurve
-from ..privacy.release import Cost, NoiseLevel, Release
-from ._bills import BILLS, Bills, read_terms, write_terms
+from ..errors import LedgerConflict
+from ..privacy._price import itemised
+from ..privacy.budget import Accountant, Budget
+from ..privacy.rdp import RdpCurve
+from ..privacy.release import Release
+from ._lines import Line, LineStore, changed, read_release
+from ._state import LedgerState, View, checked, require_terms
+from ._turns import TurnQueue, TurnTask
 from .base import (
     AccountState,
-    Charge,
     Entry,
+    Head,
     Ticket,
-    canonical,
-    charge_all,
     refuse_known,
     refuse_overrun,
-    refuse_unknown,
     require_account,
-    require_affordable,
-    require_groups_pay,
-    require_same,
     require_storable_event,
 )
 from .vault import Vault
 
-# Line 0 holds the terms: schema, budget, the rule by which it is held and the grid. After it a named account
-# has one line, when it is opened, an item has one, when it is first paid for, and a question has at most two,
-# one when it is reserved and one when it is settled. Lines are only ever added. Values are stored as floats
-# that read back bit for bit; under `also`, null stands for what the main account pays. Sealed costs are not
-# stored here at all.
-
-SCHEMA = 3
-"""The version of what lines say. Old versions are read for ever; a new one takes the next number."""
-
-READABLE = (1, 2, 3)
-"""The versions that are read and written on: 1 had no named accounts, 1 and 2 wrote whole curves."""
-
-START = "0" * 64
-"""What the first line follows."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of the chain."""
-
-    number: int
-    kind: str
-    key: str
-    body: str
-    previous: str
-    hash: str
-
-    @classmethod
-    def after(cls, head: "Line | None", kind: str, *, key: str, body: dict[str, Any]) -> "Line":
-        number, previous = (0, START) if head is None else (head.number + 1, head.hash)
-        text = canonical(body)
-        return cls(number, kind, key, text, previous, _digest(number, kind, key, text, previous))
-
-    def require_follows(self, head: "Line | None") -> None:
-        """Refuse a line that was changed, or that does not follow `head`."""
-        number, previous = (0, START) if head is None else (head.number + 1, head.hash)
-        if (self.number, self.previous) != (number, previous) or not self.is_intact:
-            raise LedgerConflict(
-                f"Line {self.number} of the ledger is not the one that was written: its hash does not fit. "
-                "Somebody or something changed the file; restore it from a backup and do not spend on it."
-            )
-
-    @property
-    def is_intact(self) -> bool:
-        said = (self.number, self.kind, self.key, self.body, self.previous)
-        plain = not any(isinstance(part, bytes) for part in said)
-        return plain and self.hash == _digest(*said)
-
-
-def _digest(*said: Any) -> str:
-    return hashlib.sha256(canonical(said).encode("ascii")).hexdigest()
-
-
-def write_release(release: Release) -> dict[str, Any]:
-    """Return what a release showed, as JSON can hold it; the sealed cost stays behind."""
-    labels = np.asarray(release.labels)
-    if labels.dtype.kind not in "iu":
-        raise TypeError(
-            f"Expected whole labels to record, got {labels.dtype}. The reservation stays charged; "
-            "mechanisms release class numbers or SILENT."
-        )
-    said = {"labels": labels.tolist(), "by_teachers": np.asarray(release.answered, dtype=bool).tolist()}
-    if release.values is not None:
-        said["values"] = np.asarray(release.values).tolist()
-    if release.noise_level is not None:
-        said["noise_level"] = release.noise_level.as_dict()
-    return said
-
-
-def read_release(body: dict[str, Any], charged: RdpCurve) -> Release | None:
-    """Return the release that a settled line records, or None where none was kept."""
-    said = body["release"]
-    if said is None:
-        return None
-    labels = np.array(said["labels"], dtype=np.int64)
-    values = np.array(said["values"], dtype=np.int64) if "values" in said else None
-    by_teachers = np.array(said["by_teachers"], dtype=np.bool_)
-    level = NoiseLevel.from_dict(said["noise_level"]) if "noise_level" in said else None
-    return Release(labels, Cost(charged), by_teachers, values=values, noise_level=level).record()
-
-
-def opening(accountant: Accountant) -> Line:
-    """Return the first line of a new ledger: its terms."""
-    body = {"schema": SCHEMA, **write_terms(accountant), "orders": DEFAULT_ORDERS.tolist()}
-    return Line.after(None, "opened", key="", body=body)
-
-
-@dataclass(eq=False)
-class LedgerState:
-    """What the lines read so far add up to."""
-
-    head: Line | None = None
-    terms: dict[str, Any] = field(default_factory=dict)
-    entries: dict[str, Entry] = field(default_factory=dict)
-    pending: dict[str, Entry] = field(default_factory=dict)
-    accountants: dict[str, Accountant] = field(default_factory=dict)
-    _bills: Bills | None = None
-    # By account, the main one without a name: settled charges, and what is in flight too, as far as it was
-    # added up already; by key what is in flight on a clock.
-    _charged: dict[str | None, Price] = field(default_factory=dict)
-    _totals: dict[str | None, Price] = field(default_factory=dict)
-    _debits: dict[tuple[str, str | None], Debit] = field(default_factory=dict)
-
-    def add(self, line: Line) -> None:
-        """Read the next line, after checking that it is the next one and that it was not changed."""
-        line.require_follows(self.head)
-        try:
-            self._read(line.kind, line.key, json.loads(line.body))
-        except (
-            BudgetExhausted, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError,
-            IndexError,
-        ):  # fmt: skip
-            raise LedgerConflict(
-                f"Line {line.number} of the ledger, {line.kind!r}, does not make sense there. "
-                "A newer version of tellers may have written it: update, or restore the file."
-            ) from None
-        self.head = line
-
-    @property
-    def bills(self) -> Bills:
-        """Return how prices are read and written here."""
-        if self._bills is None:
-            raise ValueError("Expected the terms before anything else.")
-        return self._bills
-
-    @property
-    def spent(self) -> Price:
-        """Return everything debited to the main account so far, reservations included."""
-        return self._spent_by(None)
-
-    def accounts(self) -> dict[str, AccountState]:
-        """Return every named account, with everything debited to it so far, reservations included."""
-        return {name: self.account(name) for name in self.accountants}
-
-    def account(self, name: str) -> AccountState:
-        held, spent = self.accountants[name], self._spent_by(name)
-        return AccountState(held.budget, held.held_at, spent, held.clock, held.for_tests)
-
-    def accountant(self, account: str | None) -> Accountant:
-        return self.bills.accountant if account is None else self.accountants[account]
-
-    def debit(self, account: str | None, price: Price, *, key: str) -> Debit | None:
-        """Return what a price turns the clock of an account down by, or None where it has no clock.
-
-        What is past the clock is refused here again: the order in which a bill has its items may be another
-        than that of the price that was asked for.
-        """
-        accountant = self.accountant(account)
-        if accountant.clock is None:
-            return None
-        spent = self._spent_by(account)
-        found = accountant.debit(spent, price)
-        if found is None:
-            accountant.require(spent, price, key=key, account=account)
-        return found
-
-    def charged_ticks(self, key: str, account: str | None, used: Price) -> int | None:
-        """Return what a settled question turned the clock down by; without a clock None.
-
-        What came out and was not paid for takes all that is left: it was never afforded.
-        """
-        debit = self._debits.get((key, account))
-        if debit is None:
-            return None
-        back = debit.returned([(item.key, n, kind) for n, item, kind in used.terms])
-        if back is not None and not used.delta:
-            return debit.ticks - back
-        reserved = self.pending[key].reserved if account is None else self.pending[key].also[account].reserved
-        kept = bool((used.values <= reserved.values * (1 + 1e-9)).all())
-        kept = kept and delta_of(used) <= delta_of(reserved) and debit.covers(used, self._kappa)
-        return debit.ticks if kept else _ALL_TICKS
-
-    @property
-    def _kappa(self) -> float:
-        clock = self.bills.accountant.clock
-        return 0.0 if clock is None else clock.kappa
-
-    def also(
-        self, body: dict[str, Any], main: Price, ticks: int | None
-    ) -> dict[str, tuple[Price, int | None]]:
-        """Return what named accounts pay according to a body; null means what the main one pays."""
-        said = body.get("also", {})
-        return {name: (main, ticks) if paid is None else self.bills.read(paid) for name, paid in said.items()}
-
-    def _spent_by(self, account: str | None) -> Price:
-        # Reservations are added up afresh after each settlement, settled ones once: no price is ever
-        # subtracted.
-        if account in self._totals:
-            return self._totals[account]
-        total = self._charged.get(account) or _nothing(self._bills)
-        for entry in self.pending.values():
-            paid = entry if account is None else entry.also.get(account)
-            if paid is not None:
-                total = _sum(total, itemised(paid.charged))
-        self._totals[account] = total
-        return total
-
-    def _read(self, kind: str, key: str, body: dict[str, Any]) -> None:
-        if (kind == "opened") != (self.head is None):
-            raise ValueError(kind)
-        if kind == "opened":
-            schema = body.get("schema", 2)
-            if schema not in READABLE:
-                raise ValueError(kind)
-            orders = RdpCurve.zero(body["orders"]).orders
-            self._bills, self.terms = Bills(schema, orders, read_terms(body)), body
-        elif kind == "account" and key and key not in self.accountants:
-            accountant = read_terms(body)
-            if (accountant.rule != self.bills.accountant.rule) or (
-                accountant.clock is None and accountant.held_at not in self.bills.orders
-            ):
-                raise ValueError(kind)
-            self.accountants[key] = accountant
-        elif kind == "price":
-            self.bills.add(key, body)
-        elif kind == "reserved" and key not in self.entries:
-            self._read_reserved(key, body)
-        elif kind == "settled":
-            self._read_settled(key, body)
-        else:
-            raise ValueError(kind)
-
-    def _read_reserved(self, key: str, body: dict[str, Any]) -> None:
-        (price, ticks), event = self.bills.read(body["price"]), body.get("event", {})
-        named = self.also(body, price, ticks)
-        if not named.keys() <= self.accountants.keys() or not isinstance(event, dict):
-            raise ValueError(key)
-        paid: dict[str | None, Price] = {}
-        for account, (curve, turned) in _paying((price, ticks), named):
-            debit = self.debit(account, curve, key=key)
-            if turned != (None if debit is None else debit.ticks):
-                raise ValueError("Expected the ticks that the price takes at what was left.")
-            if debit is not None:
-                self._debits[key, account] = debit
-            paid[account] = _paid(curve, turned, debit)
-        also = {name: Charge(curve, paid[name]) for name, (curve, _) in named.items()}
-        self.entries[key] = self.pending[key] = Entry(key, event, price, charged=paid[None], also=also)
-        for account in paid.keys() & self._totals.keys():
-            self._totals[account] = _sum(self._totals[account], paid[account])
-
-    def _read_settled(self, key: str, body: dict[str, Any]) -> None:
-        asked, (charged, ticks) = self.pending[key], self.bills.read(body["charged"])
-        named = self.also(body, charged, ticks)
-        if asked.also.keys() != named.keys():
-            raise ValueError(key)
-        paid: dict[str | None, Price] = {}
-        for account, (curve, turned) in _paying((charged, ticks), named):
-            reserved = asked.reserved if account is None else asked.also[account].reserved
-            if turned != self.charged_ticks(key, account, curve) or delta_of(curve) < delta_of(reserved):
-                raise ValueError("Expected the ticks and the delta that the outcome takes of the price.")
-            paid[account] = _paid(curve, turned, self._debits.pop((key, account), None))
-        also = {name: Charge(asked.also[name].reserved, paid[name]) for name in named}
-        release = read_release(body, charged)
-        self.entries[key] = replace(asked, charged=paid[None], is_settled=True, release=release, also=also)
-        del self.pending[key]
-        self._totals.clear()
-        for account, price in paid.items():
-            self._charged[account] = _sum(self._charged.get(account) or _nothing(self._bills), price)
-
-
-_ALL_TICKS = 2**80
-"""More than any clock has: what was never afforded leaves nothing."""
-
-
-def _nothing(bills: Bills | None) -> Price:
-    zero = RdpCurve.zero(None if bills is None else bills.orders)
-    return Price(zero.orders, zero.values)
-
-
-def _paid(price: Price, ticks: int | None, debit: Debit | None) -> Price:
-    """Return a price as it is added up: on a clock by its ticks, and no longer by its items."""
-    if ticks is None:
-        return price
-    events = 0 if debit is None else debit.events
-    return Price(price.orders, price.values, (), ticks, events, price.delta)
-
-
-def _sum(one: Price, other: Price) -> Price:
-    return Price(
-        one.orders, one.values + other.values, (), one.ticks + other.ticks, one.events + other.events,
-        one.delta + other.delta,
-    )  # fmt: skip
-
+# Line 0 holds the terms: schema, budget, the rule by which it is held and the grid. After it a named
+# account has one line, when it is opened, an item and an event have one, when they are first met, and a
+# question has at most two, one when it is reserved and one when it is settled. Checkpoints hold the sums of
+# all that stands before them. Lines are only ever added. Values are stored as floats that read back bit for
+# bit; under `also`, null stands for what the main account pays. Sealed costs are not stored here at all.
 
 T = TypeVar("T")
-P = TypeVar("P")
+
+_PAGE = 1000
+"""Entries that are read at once."""
+
+_SOON = 0.2
+"""Seconds that a reader waits for a turn that goes on, before it reads by itself."""
+
+_MOST_LISTS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Verified:
+    """How far a ledger was verified: all lines up to `head`."""
+
+    head: Head
+    n_questions: int
+    state: LedgerState
 
 
 class ChainedLedger(ABC):
     """A ledger that is a chain of lines, only ever added to.
 
-    A backend brings a way to read lines, and a way to append one while nobody else can. Everything that
-    decides about money is here, once.
+    Whoever asks takes turns with other threads: one of them appends the lines of all that wait, with one
+    flush. Each sees the budget as the ones before it left it. Readers wait for no writer. Everything that
+    decides about money is here and in `LedgerState`, once; how lines are stored is what a backend adds.
     """
 
     accountant: Accountant
     allow_seeded: bool
     timeout: float
     vault: Vault | None
-    _state: LedgerState
-    _lock: threading.RLock
+    anchor: Callable[[Head], object] | None = None
+    """Told the last line after outcomes are durable, before anybody hears of them.
+
+    It writes the line down elsewhere. What it raises is what those who asked are told: their answers are on
+    the ledger, and are given to nobody before it took a line that is not older.
+    """
+
+    def _begin(self) -> None:
+        """Make what is needed to take turns and to read."""
+        self._anchored = -1  # the number of the newest line that the anchor took
+        self._turns = TurnQueue(self._turn)
+        self._looking = threading.RLock()
+        self._state: LedgerState | None = None
+        self._shown: View | None = None
+        self._apart: LedgerState | None = None  # read by itself, while another's turn goes on
+        self._known: Head | None = None  # the newest line that was seen
+        self._listed: dict[str, tuple[int, NDArray[np.int64]]] = {}
 
     @abstractmethod
     def _title(self) -> str:
         """Return what to call this ledger in a message."""
 
     @abstractmethod
-    def _read(self, look: Callable[[], T]) -> T:
-        """Return what `look` makes of the ledger as it is now, with all that others wrote read in."""
+    def _commit(self, next_lines: Callable[[LineStore], Sequence[Line]], deadline: float) -> None:
+        """Append what `next_lines` returns, all or nothing; nobody else writes until it is durable.
+
+        It may be called again where the lines before did not become durable.
+        """
 
     @abstractmethod
-    def _write(self, next_lines: Callable[[], list[Line]]) -> None:
-        """Append what `next_lines` returns, all or nothing; nobody else writes until it is durable."""
+    def _look(self, look: Callable[[LineStore], T]) -> T:
+        """Return what `look` makes of the ledger as it is at one moment; one thread at a time."""
 
     @abstractmethod
-    def _after(self, number: int) -> Iterator[Line]:
-        """Return the stored lines after one, in order, while reading or writing; all of them after -1."""
+    def _reading(self) -> AbstractContextManager[LineStore]:
+        """Hold the ledger as it is at one moment, on a connection of its own, for as long as it takes."""
 
     @abstractmethod
-    def _require_rules(self) -> None:
-        """Refuse storage whose own rules, which keep it append-only, were changed."""
+    def _close(self) -> None:
+        """Hand back what is open; what is written stays. Nobody is at it."""
 
-    @abstractmethod
     def close(self) -> None:
-        """Hand back what is open; what is written stays."""
+        """Hand back what is open; what is written stays. A ledger that is used again opens it again."""
+        self._turns.hold()
+        try:
+            with self._looking:
+                self._close()
+        finally:
+            self._turns.resume()
 
     def __enter__(self) -> Self:
         return self
@@ -370,68 +129,29 @@ class ChainedLedger(ABC):
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
-    @property
-    def spent(self) -> RdpCurve:
-        """Return everything debited to the main account so far, by anyone, reservations included."""
-        return self._read(lambda: self._state.spent)
+    # --- Asking ---
 
     def open_account(self, name: str, budget: Budget) -> None:
         """Give a student, an analyst or a group a budget of its own, for good."""
         require_account(name, budget, beside=self.accountant)
-
-        def next_lines() -> list[Line]:
-            held = self._state.accountants.get(name)
-            if held is not None:
-                require_same(name, held, budget)
-                return []
-            body = write_terms(self.accountant.beside(budget))
-            if self._state.bills.schema < BILLS:
-                del body["rule"]
-            return [Line.after(self._state.head, "account", key=name, body=body)]
-
-        self._write(next_lines)
-
-    def accounts(self) -> dict[str, AccountState]:
-        """Return every named account, with everything debited to it so far, reservations included."""
-        return self._read(lambda: self._state.accounts())
-
-    def find(self, key: str) -> Release | None:
-        """Return the recorded release of a key, or None."""
-        entry = self._read(lambda: self._state.entries.get(key))
-        return None if entry is None else entry.release
-
-    def asked(self, key: str) -> dict[str, Any] | None:
-        """Return the event that a key was reserved for, settled or not, or None."""
-        entry = self._read(lambda: self._state.entries.get(key))
-        return None if entry is None else _copied(entry.event)
+        self._write(lambda state, _: state.write_account(name, budget))
 
     def reserve(
         self, key: str, price: RdpCurve, *, event: dict[str, Any], also: Mapping[str, RdpCurve] | None = None
     ) -> Ticket:
         """Debit a price, and named accounts theirs, before any noise is drawn; durable when this returns."""
         stored = require_storable_event(key, event, allow_seeded=self.allow_seeded)
+        self._require_key(key)
         named = dict(also or {})
         self._work_out(price, *named.values())
 
-        def next_lines() -> list[Line]:
-            state = self._state
-            if key in state.entries:
-                refuse_known(key, is_settled=state.entries[key].is_settled)
-            state.accountant(None).require(state.spent, price, key=key)
-            require_groups_pay(key, named, event=stored, accounts=state.accountants)
-            states = {name: state.account(name) for name in named if name in state.accountants}
-            require_affordable(key, named, accounts=states)
-            bills = state.bills
-            booked = {account: bills.booked(each) for account, each in _paying(price, named)}
-            debits = {account: state.debit(account, each, key=key) for account, each in booked.items()}
-            ticks = {account: None if debit is None else debit.ticks for account, debit in debits.items()}
-            # Two who ask the same at once would write the same line, and one whose commit was lost would take
-            # the other's for its own: no two reservations have the same mark.
-            body = {"event": stored, "mark": secrets.token_hex(8), **self._payments("price", booked, ticks)}
-            return self._priced("reserved", key, body, booked)
+        def next_lines(state: LedgerState, turn: _TurnLines) -> list[Line]:
+            if turn.line("reserved", key) is not None:
+                refuse_known(key, is_settled=turn.line("settled", key) is not None)
+            return state.write_reserved(key, price, named, stored, turn.store)
 
-        self._write(next_lines)
-        return Ticket(key, price, json.loads(json.dumps(stored)), named)
+        self._write(next_lines, key)
+        return Ticket(key, price, stored, named)
 
     def settle(self, ticket: Ticket, release: Release, *, used: Mapping[str, RdpCurve] | None = None) -> None:
         """Record the outcome and give back what was not used, to every account.
@@ -442,99 +162,340 @@ class ChainedLedger(ABC):
         key, all_kept = ticket.key, True
         self._work_out(release.cost.worst, *dict(used or {}).values())
 
-        def next_lines() -> list[Line]:
+        def next_lines(state: LedgerState, turn: _TurnLines) -> list[Line]:
             nonlocal all_kept
-            # The books and not the ticket say what was reserved.
-            state = self._state
-            asked = state.pending.get(key)
-            if asked is None:
-                refuse_unknown(key, is_settled=key in state.entries)
-            also = {name: paid.reserved for name, paid in asked.also.items()}
-            charged, named, all_kept = charge_all(
-                key, asked.reserved, also, worst=release.cost.worst, used=used
-            )
-            booked = {account: state.bills.booked(each) for account, each in _paying(charged, named)}
-            ticks = {account: state.charged_ticks(key, account, each) for account, each in booked.items()}
-            all_kept = all_kept and _ALL_TICKS not in ticks.values()
-            shown = write_release(release) if all_kept else None
-            return self._priced(
-                "settled", key, {"release": shown, **self._payments("charged", booked, ticks)}, booked
-            )
+            is_settled = turn.line("settled", key) is not None
+            lines, all_kept = state.write_settled(key, release, used, is_settled=is_settled)
+            return lines
 
-        self._write(next_lines)
+        self._write(next_lines, key)
         if self.vault is not None and release.cost.tight is not None:
             self.vault.put(key, release.cost.tight)
         if not all_kept:
             refuse_overrun(key)
 
+    def _require_key(self, key: str) -> None:  # noqa: B027 (most backends store any)
+        """Refuse a key that cannot be stored."""
+
     def _work_out(self, *prices: RdpCurve) -> None:
-        """Work out the tables of a clock before the books are held: it takes seconds, and others wait."""
+        """Work out the tables of a clock before the ledger is held: it takes seconds, and others wait."""
         if self.accountant.clock is not None:
             for price in prices:
                 for _, item, _ in itemised(price).terms:
                     item.table(self.accountant.clock.kappa)
 
-    def _payments(
-        self, name: str, booked: Mapping[str | None, Price], ticks: Mapping[str | None, int | None]
-    ) -> dict[str, Any]:
-        """Return the part of a body that holds what each account pays; null is what the main one does."""
-        write, main = self._state.bills.write, booked[None]
-        said = {
-            account: None
-            if write(price, ticks=ticks[account]) == write(main, ticks=ticks[None])
-            else write(price, ticks=ticks[account])
-            for account, price in booked.items()
-            if account is not None
-        }
-        return {name: write(main, ticks=ticks[None]), **({"also": said} if said else {})}
+    def trust(self, said: Mapping[str, Any]) -> None:
+        """Write down that this ledger is trusted although something speaks against it, and what does.
 
-    def _priced(
-        self, kind: str, key: str, body: dict[str, Any], booked: Mapping[str | None, Price]
-    ) -> list[Line]:
-        """Return the next lines: items that are paid for the first time, and the line that pays them."""
-        lines: list[Line] = []
-        new = self._state.bills.new(*booked.values())
-        for number, (which, name, said) in enumerate(
-            [*(("price", name, item) for name, item in new.items()), (kind, key, body)]
-        ):
-            lines.append(Line.after(lines[-1] if number else self._state.head, which, key=name, body=said))
-        return lines
-
-    def entries(self) -> list[Entry]:
-        """Return everything on the books, oldest first.
-
-        What was read and checked before is not read again; `verify` reads everything.
+        >>> import tempfile
+        >>> from tellers import Accountant, Budget, SqliteLedger
+        >>> ledger = SqliteLedger(tempfile.mkdtemp() + "/spend.db", Accountant(Budget(1.0, 1e-5)))
+        >>> ledger.trust({"why": "restored from the backup of Monday"})
+        >>> ledger.head.number
+        1
         """
-        found = self._read(lambda: list(self._state.entries.values()))
-        return [replace(entry, event=_copied(entry.event)) for entry in found]
+        self._write(lambda state, _: state.write_note("trusted", dict(said)))
 
-    def lines(self) -> list[Line]:
-        """Return the chain as it is written, every line checked against the one before."""
-        return self._read(lambda: checked(self._after(-1)))
+    def end(self, said: Mapping[str, Any]) -> None:
+        """Write the last line: the ledger goes on elsewhere, and nothing is spent from this one again."""
+        self._write(lambda state, _: state.write_note("closed", dict(said)))
+
+    def _write(
+        self, next_lines: "Callable[[LedgerState, _TurnLines], list[Line]]", key: str | None = None
+    ) -> None:
+        task = TurnTask((next_lines, key), time.monotonic() + self.timeout)
+        if not self._turns.take(task):
+            raise self._busy()
+
+    def _busy(self) -> TimeoutError:
+        return TimeoutError(
+            f"Expected {self._title()} to be free within {self.timeout:g} s, others hold it. "
+            "Nothing was written; try again, or look for a process that hangs."
+        )
+
+    def _turn(self, deadline: float, begin: Callable[[], list[TurnTask]]) -> None:
+        """Do what all that wait have asked for: append their lines, in order, with one flush."""
+        batch: list[TurnTask] = []
+        settling: list[TurnTask] = []
+
+        def next_lines(store: LineStore) -> list[Line]:
+            if batch:
+                self._state = None  # what an earlier try added up is not on the disk
+            batch[:], settling[:] = begin(), []
+            state = self._caught_up(store)
+            turn = _TurnLines(store, [key for task in batch if (key := task.what[1]) is not None])
+            lines: list[Line] = []
+            for task in batch:
+                task.error, before = None, state.head
+                try:
+                    found = task.what[0](state, turn)
+                except Exception as error:  # whoever asked is told, and the others go on
+                    if state.head is not before:
+                        raise
+                    task.error = error
+                else:
+                    turn.note(found)
+                    lines += found
+                    if any(line.kind == "settled" for line in found):
+                        settling.append(task)
+            if lines:
+                lines += state.write_checkpoint()
+            return lines
+
+        try:
+            self._commit(next_lines, deadline)
+        except BaseException:
+            # What the state added up may not be on the disk; it is read again.
+            self._state = None
+            raise
+        if self._state is not None:
+            head = self._show(self._state).head
+            if settling:
+                try:
+                    self._require_anchored(head.number)
+                except Exception as error:
+                    for task in settling:
+                        task.error = error
+
+    def _require_anchored(self, number: int) -> None:
+        """See that the anchor took a line that is not older than the one of this number."""
+        if self.anchor is not None and number > self._anchored:
+            head = self.newest.head
+            self.anchor(Head(head.number, head.hash))
+            self._anchored = max(self._anchored, head.number)
+
+    def _show(self, state: LedgerState) -> View:
+        self._shown, self._apart = state.show(), None
+        self._known = Head(self._shown.head.number, self._shown.head.hash)
+        return self._shown
+
+    def _caught_up(self, store: LineStore) -> LedgerState:
+        """Return the state with all that others wrote read in, each line checked against the one before."""
+        state, self._state = self._state, None
+        self._state = self._followed(state, store)
+        return self._state
+
+    def _followed(self, state: LedgerState | None, store: LineStore) -> LedgerState:
+        find = partial(_reserved, store)
+        if state is None:
+            state = LedgerState.at_checkpoint(store, find) or LedgerState(find)
+            self._require_known(store)
+            if state.head is not None:
+                require_terms(state.terms, self.accountant, self._title())
+        state.find = find
+        head = state.head
+        if head is not None and store.head() == (head.number, head.hash):
+            return state
+        lines = store.after(-1 if head is None else head.number - 1)
+        if head is not None and next(lines, None) != head:
+            raise self._lost()
+        if head is None:
+            state.find = None
+        for line in lines:
+            state.add(line)
+        state.find = find
+        if head is None:
+            require_terms(state.terms, self.accountant, self._title())
+        return state
+
+    def _require_known(self, store: LineStore) -> None:
+        """Refuse a ledger that lost what was seen of it before."""
+        known = self._known
+        if known is not None and [line.hash for line in store.numbered([known.number])] != [known.hash]:
+            raise self._lost()
+
+    def _lost(self) -> LedgerConflict:
+        return LedgerConflict(
+            f"{self._title()} lost lines that it had, or they were changed, while it was in use. "
+            "Restore it from a backup and do not spend on it."
+        )
+
+    # --- Looking ---
+
+    def view(self) -> View:
+        """Return the sums as they are now, with all that anybody wrote."""
+        return self._look(self._view)
+
+    @property
+    def newest(self) -> View:
+        """Return the sums as this program last saw them; the ledger is not looked at again."""
+        return self._shown or self.view()
+
+    def _view(self, store: LineStore) -> View:
+        shown = self._shown  # first: what is stored is never less than what was shown before
+        at = store.head()
+        if shown is not None:
+            if at == (shown.head.number, shown.head.hash):
+                return shown
+            if at is None or at[0] <= shown.head.number:
+                raise self._lost()
+        number = -1 if at is None else at[0]
+        if not self._turns.hold_if_free():
+            # What a turn wrote is shown when it ends; one that waits for another program may take long.
+            until = time.monotonic() + _SOON
+            while self._turns.is_busy and time.monotonic() < until and self._is_older(number):
+                time.sleep(0.001)
+            if not self._is_older(number):
+                assert self._shown is not None
+                return self._shown
+            if not self._turns.hold_if_free():
+                self._apart = self._followed(self._apart, store)
+                return self._apart.show()
+        try:
+            return self._show(self._caught_up(store))
+        finally:
+            self._turns.resume()
+
+    def _is_older(self, number: int) -> bool:
+        return self._shown is None or self._shown.head.number < number
+
+    @property
+    def spent(self) -> RdpCurve:
+        """Return everything debited to the main account so far, by anyone, reservations included."""
+        return self.view().sums[None].spent
+
+    def accounts(self) -> dict[str, AccountState]:
+        """Return every named account, with everything debited to it so far, reservations included."""
+        return accounts_of(self.view())
+
+    @property
+    def head(self) -> Head:
+        """Return number and hash of the last line."""
+        head = self.view().head
+        return Head(head.number, head.hash)
+
+    def holds(self, head: Head) -> bool:
+        """Return whether the line of this number has this hash."""
+        found = self._look(lambda store: store.numbered([head.number]))
+        return [line.hash for line in found if line.is_intact] == [head.hash]
+
+    def find(self, key: str) -> Release | None:
+        """Return the recorded release of a key, or None."""
+
+        def look(store: LineStore) -> Release | None:
+            settled = store.named("settled", [key]).get(key)
+            if settled is None:
+                return None
+            outcome = _body(settled)
+            if outcome["release"] is None:
+                return None
+            state = self._view_of(settled, store).state
+            self._require_anchored(settled.number)
+            return read_release(outcome, state.bills.price(state.bills.read(outcome["charged"])))
+
+        return self._look(look)
+
+    def asked(self, key: str) -> dict[str, Any] | None:
+        """Return the event that a key was reserved for, settled or not, or None."""
+
+        def look(store: LineStore) -> dict[str, Any] | None:
+            line = store.named("reserved", [key]).get(key)
+            return None if line is None else self._view_of(line, store).state.event(_body(line), store)
+
+        return self._look(look)
+
+    def _view_of(self, line: Line, store: LineStore) -> View:
+        """Return a view that knows what a line refers to."""
+        shown = self._shown
+        return shown if shown is not None and line.number <= shown.head.number else self._view(store)
+
+    def count(self, begins: str = "") -> int:
+        """Return how many questions were asked, or only those whose keys begin with something."""
+        return (
+            self.view().n_questions if not begins else len(self._look(partial(self._numbers, begins=begins)))
+        )
+
+    def entries(self, *, after: int = 0, limit: int | None = None, begins: str = "") -> list[Entry]:
+        """Return everything on the ledger, oldest first, or a page of it.
+
+        `after` leaves out so many at the beginning, `limit` ends it, and `begins` names what keys begin with.
+        """
+        numbers = self._look(partial(self._numbers, begins=begins))
+        wanted = numbers[after : None if limit is None else after + limit].tolist()
+        found: list[Entry] = []
+        for at in range(0, len(wanted), _PAGE):
+            found += self._look(partial(self._page, wanted[at : at + _PAGE]))
+        return found
+
+    def _numbers(self, store: LineStore, begins: str) -> NDArray[np.int64]:
+        """Return the numbers of the lines of questions; those that were listed before are not read again."""
+        last, known = self._listed.pop(begins, (-1, np.zeros(0, dtype=np.int64)))
+        head = store.head()
+        if head is not None and head[0] > last:
+            new = np.asarray(store.of_kind("reserved", begins, after=last), dtype=np.int64)
+            last, known = head[0], np.concatenate([known, new]) if new.size else known
+        while len(self._listed) >= _MOST_LISTS:
+            del self._listed[next(iter(self._listed))]
+        self._listed[begins] = last, known
+        return known
+
+    def _page(self, numbers: Sequence[int], store: LineStore) -> list[Entry]:
+        reserved = store.numbered(numbers)
+        if [line.number for line in reserved] != list(numbers):
+            raise self._lost()
+        settled = store.named("settled", [line.key for line in reserved])
+        if not reserved:
+            return []
+        newest = max([reserved[-1], *settled.values()], key=lambda line: line.number)
+        state = self._view_of(newest, store).state
+        self._require_anchored(max([line.number for line in settled.values()], default=-1))
+        for line in (*reserved, *settled.values()):
+            if not line.is_intact:
+                raise changed(line.number)
+        return [state.entry(line, settled.get(line.key), store) for line in reserved]
+
+    def lines(self) -> Iterator[Line]:
+        """Yield the chain as it is written, every line checked against the one before."""
+        with self._reading() as store:
+            yield from checked(store.after(-1))
 
     def verify(self, head: str | None = None) -> str:
-        """Read all of the books again, check every hash, and return the last one.
+        """Read all of the ledger again, check every hash, and return the last one.
 
         A chain cut short still holds together. `head` is what an earlier call returned: it must still be
-        in the chain.
+        in the chain. Others go on meanwhile.
         """
+        found = head is None
 
-        def look() -> list[str]:
-            self._require_rules()
-            return [line.hash for line in checked(self._after(-1))]
+        def look(line: Line) -> None:
+            nonlocal found
+            found = found or line.hash == head
 
-        hashes = self._read(look)
-        if head is not None and head not in hashes:
+        verified = self.verify_from(None, look=look)
+        if not found:
             raise LedgerConflict(
-                f"{self._title()} does not hold the line with hash {head[:16]}..., which it held before. "
-                "It was replaced or cut short; restore it from a backup."
+                f"{self._title()} does not hold the line with hash {str(head)[:16]}..., which it held "
+                "before. It was replaced or cut short; restore it from a backup."
             )
-        return hashes[-1]
+        return verified.head.hash
+
+    def verify_from(
+        self, verified: Verified | None, *, look: Callable[[Line], object] | None = None
+    ) -> Verified:
+        """Verify what came after an earlier verification, and return how far it came; None begins anew.
+
+        `look` is told every line, and may end it with an exception.
+        """
+        state = LedgerState() if verified is None else verified.state
+        with self._reading() as store:
+            store.require_rules()
+            head = state.head
+            lines = store.after(-1 if head is None else head.number - 1)
+            if head is not None and next(lines, None) != head:
+                raise self._lost()
+            for line in lines:
+                state.add(line)
+                if look is not None:
+                    look(line)
+            if head is None:
+                require_terms(state.terms, self.accountant, self._title())
+        assert state.head is not None
+        return Verified(Head(state.head.number, state.head.hash), state.n_questions, state)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Let one thread in at a time; others wait for it as long as for another program, not for ever."""
-        lock = self._lock
+        """Let one reader in at a time; others wait for it as long as for another program, not for ever."""
+        lock = self._looking
         if not lock.acquire(timeout=self.timeout):
             raise TimeoutError(
                 f"Expected {self._title()} to be free within {self.timeout:g} s, another thread holds it. "
@@ -545,87 +506,47 @@ class ChainedLedger(ABC):
         finally:
             lock.release()
 
-    def _catch_up(self) -> None:
-        """Read the lines that are new, each checked against the one before."""
-        head = self._state.head
-        lines = self._after(-1 if head is None else head.number - 1)
-        if head is not None and next(lines, None) != head:
-            raise LedgerConflict(
-                f"{self._title()} lost lines that it had, or they were changed, while it was in use. "
-                "Restore it from a backup and do not spend on it."
-            )
+
+class _TurnLines:
+    """What a turn at the chain is looking at: the store, and lines that are not in it yet."""
+
+    def __init__(self, store: LineStore, keys: Sequence[str]) -> None:
+        self.store = store
+        distinct = list(dict.fromkeys(keys))
+        self._found = {
+            kind: store.named(kind, distinct) if distinct else {} for kind in ("reserved", "settled")
+        }
+
+    def line(self, kind: str, key: str) -> Line | None:
+        return self._found[kind].get(key)
+
+    def note(self, lines: Iterable[Line]) -> None:
         for line in lines:
-            self._state.add(line)
-        if head is None:
-            require_terms(self._state.terms, self.accountant, self._title())
+            if line.kind in self._found:
+                self._found[line.kind][line.key] = line
 
 
-def _paying(main: P, also: Mapping[str, P]) -> list[tuple[str | None, P]]:
-    """Return who pays what: the main account, which has no name, and the named ones."""
-    return [(None, main), *((name, also[name]) for name in also)]
+def accounts_of(view: View) -> dict[str, AccountState]:
+    """Return the named accounts of a view."""
+    return {name: sums.state for name, sums in view.sums.items() if name is not None}
 
 
-def _copied(plain: Any) -> Any:
-    if isinstance(plain, dict):
-        return {name: _copied(value) for name, value in plain.items()}
-    return [_copied(value) for value in plain] if isinstance(plain, list) else plain
+def _reserved(store: LineStore, key: str) -> Line | None:
+    return store.named("reserved", [key]).get(key)
 
 
-def checked(lines: Iterable[Line]) -> list[Line]:
-    """Return the lines of a whole chain, each checked against the one before."""
-    state, found = LedgerState(), []
-    for line in lines:
-        state.add(line)
-        found.append(line)
-    return found
-
-
-def require_terms(terms: dict[str, Any], accountant: Accountant, title: str) -> None:
-    """Refuse books that were begun with another budget, or count at other orders."""
-    if not terms:
-        raise LedgerConflict(f"{title} lost its first line, which holds its budget. Restore it.")
-    budget = accountant.budget
-    if (terms["epsilon"], terms["delta"]) != (budget.epsilon, budget.delta):
-        raise LedgerConflict(
-            f"Expected the budget that {title} was begun with, epsilon={terms['epsilon']} and "
-            f"delta={terms['delta']}, got epsilon={budget.epsilon} and delta={budget.delta}. A budget is a "
-            "promise about the data and stays; open the ledger with its own."
-        )
-    rule = terms.get("rule", "renyi")
-    if rule != accountant.rule:
-        raise LedgerConflict(
-            f"Expected the rule that {title} was begun with, {rule!r}, got {accountant.rule!r}. A ledger "
-            "keeps its rule for good; open it with its own, or begin another."
-        )
-    if rule == "clock":
-        if accountant.clock != read_terms(terms).clock:
-            raise LedgerConflict(
-                f"Expected the clock that {title} was begun with, {terms['clock']}, got "
-                f"{accountant.clock}. Open the ledger with its own."
-            )
-    elif terms.get("for_tests", 0.0) != accountant.for_tests:
-        raise LedgerConflict(
-            f"Expected the part of delta that {title} set aside for tests, {terms.get('for_tests', 0.0):g}, "
-            f"got {accountant.for_tests:g}. Open the ledger with its own."
-        )
-    elif terms["held_at"] != accountant.held_at:
-        raise LedgerConflict(
-            f"Expected the Rényi order at which {title} was begun, {terms['held_at']:g}, got "
-            f"{accountant.held_at:g}. A budget is held at one order, fixed before the first release; open "
-            "the ledger with its own."
-        )
-    if not np.array_equal(terms["orders"], DEFAULT_ORDERS):
-        raise LedgerConflict(
-            f"Expected the grid of orders that {title} was begun with, which is not the one of this "
-            "version of tellers. Open it with the version that made it."
-        )
+def _body(line: Line) -> dict[str, Any]:
+    if not line.is_intact:
+        raise changed(line.number)
+    body: dict[str, Any] = json.loads(line.body)
+    return body
 
 
 # Fork safety: every ledger is closed before a fork, and both sides open it again
 #
 # A child must not use, or even close, a file or a connection that its parent opened, and it waits for ever
-# for a thread that was inside a library. So a ledger is only ever entered with its own lock held, and a fork
-# takes all of these locks, closes what is open, and gives the child new ones.
+# for a thread that was inside a library. So a ledger is only ever entered in a turn or with its readers' lock
+# held, and a fork takes all of these, closes what is open, and gives the child new ones.
 
 BEFORE_FORK: list[Callable[[], None]] = []
 """What else to do before a fork, with all locks held."""
@@ -646,16 +567,18 @@ def _before_fork() -> None:
     _gate.acquire()
     _handed_back[:] = _LEDGERS
     for ledger in _handed_back:
-        ledger._lock.acquire()
+        ledger._turns.hold()
+        ledger._looking.acquire()
         with suppress(Exception):  # a connection that cannot be closed is a dead one
-            ledger.close()
+            ledger._close()
     for act in BEFORE_FORK:
         act()
 
 
 def _after_fork_in_parent() -> None:
     for ledger in _handed_back:
-        ledger._lock.release()
+        ledger._looking.release()
+        ledger._turns.resume()
     _handed_back.clear()
     _gate.release()
 
@@ -663,7 +586,7 @@ def _after_fork_in_parent() -> None:
 def _after_fork_in_child() -> None:
     global _gate
     for ledger in _handed_back:
-        ledger._lock = threading.RLock()
+        ledger._turns, ledger._looking = TurnQueue(ledger._turn), threading.RLock()
     _handed_back.clear()
     _gate = threading.RLock()
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, NoReturn, Protocol, Self
+from typing import Any, NamedTuple, NoReturn, Protocol, Self
 
 import numpy as np
 
@@ -14,6 +14,17 @@ from ..privacy._price import delta_of, itemised, with_delta
 from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import Release
+
+
+class Head(NamedTuple):
+    """The last line of a ledger, at some moment: its number and its hash.
+
+    >>> Head(3, "00ff").number
+    3
+    """
+
+    number: int
+    hash: str
 
 
 @dataclass(frozen=True)
@@ -131,8 +142,8 @@ class Ledger(Protocol):
         """Record the outcome and give back what was not used, to every account."""
         ...
 
-    def entries(self) -> list[Entry]:
-        """Return everything on the books, oldest first."""
+    def entries(self, *, after: int = 0, limit: int | None = None, begins: str = "") -> list[Entry]:
+        """Return everything on the ledger, oldest first, or a page of it: see `SqliteLedger.entries`."""
         ...
 
     def __enter__(self) -> Self: ...

@@ -1,12 +1,52 @@
 """A ledger in memory, for notebooks and tests."""
 
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from ..privacy.budget import Accountant
-from ._chain import ChainedLedger, LedgerState, Line, T, opening
+from ._chain import ChainedLedger, T
+from ._lines import Line, LineStore
+from ._state import opening
+
+
+class _MemoryStore:
+    """Lines in a list, with an index by kind and key."""
+
+    def __init__(self) -> None:
+        self._lines: list[Line] = []
+        self._by_kind: dict[str, dict[str, Line]] = {}
+
+    def head(self) -> tuple[int, str] | None:
+        return (self._lines[-1].number, self._lines[-1].hash) if self._lines else None
+
+    def after(self, number: int) -> Iterator[Line]:
+        return iter(self._lines[number + 1 :])
+
+    def numbered(self, numbers: Iterable[int]) -> list[Line]:
+        return [self._lines[number] for number in sorted(numbers) if 0 <= number < len(self._lines)]
+
+    def named(self, kind: str, keys: Sequence[str]) -> dict[str, Line]:
+        lines = self._by_kind.get(kind, {})
+        return {key: lines[key] for key in keys if key in lines}
+
+    def of_kind(self, kind: str, begins: str, *, after: int) -> list[int]:
+        lines = list(self._by_kind.get(kind, {}).values())
+        first = bisect_left(lines, after + 1, key=lambda line: line.number)
+        return [line.number for line in lines[first:] if line.key.startswith(begins)]
+
+    def last(self, kind: str) -> Line | None:
+        return next(reversed(self._by_kind.get(kind, {}).values()), None)
+
+    def append(self, lines: Sequence[Line]) -> None:
+        self._lines.extend(lines)
+        for line in lines:
+            self._by_kind.setdefault(line.kind, {})[line.key] = line
+
+    def require_rules(self) -> None:
+        """Do nothing: no storage of its own could have been changed."""
 
 
 @dataclass(eq=False)
@@ -40,36 +80,30 @@ class MemoryLedger(ChainedLedger):
 
     accountant: Accountant
     allow_seeded: bool = False
-    _lines: list[Line] = field(init=False, repr=False)
-    _state: LedgerState = field(default_factory=LedgerState, init=False, repr=False)
-    _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
-    timeout = -1.0  # a thread waits for the others as long as they take
+    timeout = 1e6  # a thread waits for the others as long as they take
     vault = None
 
     def __post_init__(self) -> None:
-        self._lines = [opening(self.accountant)]
-
-    def close(self) -> None:
-        """Do nothing: what is written stays as long as the ledger does."""
+        self._begin()
+        self._store = _MemoryStore()
+        self._store.append([opening(self.accountant)])
 
     def _title(self) -> str:
         return "The ledger in memory"
 
-    def _after(self, number: int) -> Iterator[Line]:
-        return iter(self._lines[number + 1 :])
+    def _commit(self, next_lines: Callable[[LineStore], Sequence[Line]], _deadline: float) -> None:
+        self._store.append(next_lines(self._store))
 
-    def _require_rules(self) -> None:
-        """Do nothing: no storage of its own could have been changed."""
-
-    def _read(self, look: Callable[[], T]) -> T:
+    def _look(self, look: Callable[[LineStore], T]) -> T:
         with self._alone():
-            self._catch_up()
-            return look()
+            return look(self._store)
 
-    def _write(self, next_lines: Callable[[], list[Line]]) -> None:
-        with self._alone():
-            self._catch_up()
-            self._lines.extend(next_lines())
+    @contextmanager
+    def _reading(self) -> Iterator[LineStore]:
+        yield self._store
+
+    def _close(self) -> None:
+        """Do nothing: what is written stays as long as the ledger does."""
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> "MemoryLedger":
         # A copy of the books would begin the budget again, for each estimator that scikit-learn clones.

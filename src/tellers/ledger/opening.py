@@ -12,7 +12,9 @@ from ..privacy._files import cap, require_size
 from ..privacy.budget import Accountant
 from . import sqlite as _file
 from ._bills import read_terms
-from ._chain import ChainedLedger, Line, checked, require_terms
+from ._chain import ChainedLedger
+from ._lines import Line
+from ._state import checked, require_terms
 from .sqlite import SqliteLedger
 
 
@@ -105,10 +107,12 @@ def export_ledger(ledger: ChainedLedger, stream: TextIO) -> str:
     >>> export_ledger(ledger, text) == ledger.verify(), text.getvalue().count(chr(10))
     (True, 3)
     """
-    lines = ledger.lines()
-    head = lines[-1].hash
-    for said in (_HEADER, *(asdict(line) for line in lines), {"lines": len(lines), "head": head}):
-        stream.write(json.dumps(said) + "\n")
+    n_lines, head = 0, ""
+    stream.write(json.dumps(_HEADER) + "\n")
+    for line in ledger.lines():
+        stream.write(json.dumps(asdict(line)) + "\n")
+        n_lines, head = n_lines + 1, line.hash
+    stream.write(json.dumps({"lines": n_lines, "head": head}) + "\n")
     return head
 
 
@@ -120,7 +124,7 @@ def read_export(stream: Iterable[str]) -> list[Line]:
             "Expected an exported ledger, got something else. Nothing was written. Make one with "
             "tellers ledger export."
         )
-    lines, end = checked([_line(each) for each in said[1:-1]]), said[-1]
+    lines, end = list(checked([_line(each) for each in said[1:-1]])), said[-1]
     if end != {"lines": len(lines), "head": lines[-1].hash}:
         raise LedgerConflict(
             "Expected an export that ends with its own last line; this one was cut short or changed. Nothing "
@@ -172,11 +176,12 @@ def import_ledger(
     try:
         with _file.plain_words(path, timeout):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o644))
-            try:
+        try:
+            with _file.held(path, timeout):
                 _file.connect(path, lines, timeout).close()
-            except BaseException:
-                path.unlink(missing_ok=True)
-                raise
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
     except FileExistsError:
         raise LedgerConflict(
             f"Expected a file that is not there yet, got {path.name}. Nothing was written. Name another."

@@ -1,10 +1,9 @@
-"""A ledger in one SQLite file: durable before noise is drawn, append-only, safe among processes."""
+"""A ledger in a SQLite file: the same chain and the same rules, for many processes on one machine."""
 
 import os
 import sqlite3
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
@@ -14,7 +13,10 @@ from typing import Any
 from ..errors import LedgerConflict, require_positive
 from ..privacy._files import sync_folder
 from ..privacy.budget import Accountant
-from ._chain import BEFORE_FORK, READABLE, SCHEMA, ChainedLedger, LedgerState, Line, T, opening, watch_forks
+from ._chain import BEFORE_FORK, ChainedLedger, T, watch_forks
+from ._inode import FileLock, before_fork, unusable
+from ._lines import READABLE, SCHEMA, Line, LineStore
+from ._state import opening
 from .vault import Vault
 
 _APPLICATION = 0x54454C4C  # "TELL", in the header of the file
@@ -34,14 +36,19 @@ TABLES = (
     "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
 )
 _COLUMNS = "number, kind, key, body, previous, hash"
+_PAGE = 1000
+_MOST_VALUES = 500
+_LAST_CHARACTER = 0x10FFFF
 
 
 def connect(file: Path, first: Sequence[Line], timeout: float) -> sqlite3.Connection:
-    """Open a ledger's file, or make one that begins with these lines."""
-    # The lock of the ledger lets one thread in at a time, so any of them may use the connection.
-    connection = sqlite3.connect(file, timeout=timeout, isolation_level=None, check_same_thread=False)
+    """Open a ledger's file, or make one that begins with these lines; its `FileLock` is held."""
+    # A lock lets one thread in at a time, so any of them may use the connection.
+    connection = sqlite3.connect(
+        file, timeout=timeout, isolation_level=None, check_same_thread=False, cached_statements=64
+    )
     # A damaged text must come as far as its hash, which then says so.
-    connection.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
+    connection.text_factory = _text
     try:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA fullfsync = ON")  # where a flush may stop in the drive's own memory
@@ -54,20 +61,36 @@ def connect(file: Path, first: Sequence[Line], timeout: float) -> sqlite3.Connec
     return connection
 
 
+def _text(text: bytes) -> str:
+    return text.decode("utf-8", "surrogateescape")
+
+
 def first_line(file: Path, timeout: float) -> Line:
     """Return the line that a ledger's file begins with, which holds its terms; nothing is made."""
     if not file.is_file():
         raise FileNotFoundError(f"Expected a ledger in {file}, got no file. Nothing was written.")
-    with plain_words(file, timeout):
+    with held(file, timeout):
         connection = sqlite3.connect(file, timeout=timeout, isolation_level=None)
         try:
             if not _is_ledger(connection, file):
                 raise LedgerConflict(f"Expected a ledger in {file.name}, got an empty file.")
-            for line in read(connection, "WHERE number = 0"):
+            for line in SqliteStore(connection).numbered([0]):
                 return line
         finally:
             connection.close()
     raise LedgerConflict(f"{file.name} lost its first line, which holds its budget. Restore it.")
+
+
+@contextmanager
+def held(file: Path, timeout: float) -> Iterator[None]:
+    """Hold the name of a file while it is used, and say errors in plain words."""
+    lock = FileLock(file)
+    with plain_words(file, timeout):
+        lock.open()
+        try:
+            yield
+        finally:
+            lock.close()
 
 
 def _is_ledger(connection: sqlite3.Connection, file: Path) -> bool:
@@ -103,8 +126,7 @@ def _create(connection: sqlite3.Connection, first: Sequence[Line], file: Path, t
     if not _is_ledger(connection, file):
         for statement in TABLES:
             connection.execute(statement)
-        for line in first:
-            append(connection, line)
+        SqliteStore(connection).append(first)
         connection.execute(f"PRAGMA application_id = {_APPLICATION}")
         connection.execute(f"PRAGMA user_version = {SCHEMA}")
     connection.execute("COMMIT")
@@ -126,24 +148,88 @@ def _use_log(connection: sqlite3.Connection, file: Path, timeout: float) -> None
         raise OSError(f"Expected a local file system for {file}, got one that cannot share a log. Move it.")
 
 
-def file_identity(file: Path) -> tuple[int, int] | None:
-    """Return which file has this name now, or None."""
-    try:
-        now = file.stat()
-    except FileNotFoundError:
-        return None
-    return now.st_dev, now.st_ino
+class SqliteStore:
+    """The lines of a ledger in a SQLite file, by one connection."""
+
+    def __init__(self, connection: sqlite3.Connection, title: str = "The ledger") -> None:
+        self._connection, self._title = connection, title
+
+    def _lines(self, rest: str, *values: Any) -> list[Line]:
+        # Columns and conditions are constants of this package; what callers give is bound as a value.
+        found = self._connection.execute(f"SELECT {_COLUMNS} FROM lines {rest}", values)  # noqa: S608
+        return [Line(*row) for row in found]
+
+    def head(self) -> tuple[int, str] | None:
+        found = self._connection.execute("SELECT number, hash FROM lines ORDER BY number DESC LIMIT 1")
+        row: tuple[int, str] | None = found.fetchone()
+        return row
+
+    def after(self, number: int) -> Iterator[Line]:
+        while page := self._lines("WHERE number > ? ORDER BY number LIMIT ?", number, _PAGE):
+            yield from page
+            number = page[-1].number
+
+    def numbered(self, numbers: Iterable[int]) -> list[Line]:
+        wanted, found = sorted(set(numbers)), list[Line]()
+        for some in _some(wanted):
+            found += self._lines(f"WHERE number IN ({_marks(some)}) ORDER BY number", *some)
+        return found
+
+    def named(self, kind: str, keys: Sequence[str]) -> dict[str, Line]:
+        found: dict[str, Line] = {}
+        for some in _some(keys):
+            for line in self._lines(f"WHERE kind = ? AND key IN ({_marks(some)})", kind, *some):
+                found[line.key] = line
+        return found
+
+    def of_kind(self, kind: str, begins: str, *, after: int) -> list[int]:
+        where, values = "kind = ?", list[Any]([kind])
+        if begins:
+            where, values = f"{where} AND substr(key, 1, ?) = ?", [*values, len(begins), begins]
+        if begins and after < 0:
+            # The index has kinds and keys; the last character has nothing after it that begins so.
+            where, values = f"{where} AND key >= ?", [*values, begins]
+            if ord(begins[-1]) < _LAST_CHARACTER:
+                where, values = f"{where} AND key < ?", [*values, begins[:-1] + chr(ord(begins[-1]) + 1)]
+            found = self._connection.execute(
+                f"SELECT number FROM lines WHERE {where}",  # noqa: S608
+                values,
+            )
+            return sorted(number for (number,) in found)
+        found = self._connection.execute(
+            f"SELECT number FROM lines NOT INDEXED WHERE number > ? AND {where} ORDER BY number",  # noqa: S608
+            [after, *values],
+        )
+        return [number for (number,) in found]
+
+    def last(self, kind: str) -> Line | None:
+        # Keys of such lines are their numbers: the longest and largest is the last.
+        found = self._lines("WHERE kind = ? ORDER BY length(key) DESC, key DESC LIMIT 1", kind)
+        return found[0] if found else None
+
+    def append(self, lines: Sequence[Line]) -> None:
+        said = [(line.number, line.kind, line.key, line.body, line.previous, line.hash) for line in lines]
+        marks = "?, ?, ?, ?, ?, ?"
+        self._connection.executemany(f"INSERT INTO lines ({_COLUMNS}) VALUES ({marks})", said)  # noqa: S608
+
+    def require_rules(self) -> None:
+        """Refuse a damaged file, and one whose tables or triggers were changed."""
+        if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+            raise LedgerConflict(f"{self._title} is damaged. Restore it from a backup.")
+        kept = self._connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
+        if tuple(sql for (sql,) in kept) != TABLES:
+            raise LedgerConflict(
+                f"The tables of {self._title} are not those of a ledger: the rules that keep it "
+                "append-only were changed. Restore it from a backup."
+            )
 
 
-def read(connection: sqlite3.Connection, where: str, *values: Any) -> Iterator[Line]:
-    # Columns and conditions are constants of this package; what callers give is bound as a value.
-    found = connection.execute(f"SELECT {_COLUMNS} FROM lines {where}", values)  # noqa: S608
-    return (Line(*row) for row in found)
+def _some(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    return (values[at : at + _MOST_VALUES] for at in range(0, len(values), _MOST_VALUES))
 
 
-def append(connection: sqlite3.Connection, line: Line) -> None:
-    said = (line.number, line.kind, line.key, line.body, line.previous, line.hash)
-    connection.execute(f"INSERT INTO lines ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", said)  # noqa: S608
+def _marks(values: Sequence[Any]) -> str:
+    return ", ".join("?" * len(values))
 
 
 @contextmanager
@@ -165,10 +251,7 @@ def plain_words(file: Path, timeout: float) -> Iterator[None]:
             ) from error
         if isinstance(error, sqlite3.IntegrityError):
             raise LedgerConflict(f"{file.name} refused a line: {error}. Nothing was written.") from error
-        raise OSError(
-            f"Expected to read and write {file}: {error}. Nothing was written. Does its folder exist, may "
-            "you write to both, and is there space left?"
-        ) from error
+        raise unusable(file, error) from error
 
 
 def _name(error: sqlite3.Error) -> str:
@@ -176,7 +259,7 @@ def _name(error: sqlite3.Error) -> str:
 
 
 # What forgotten ledgers had open. The garbage collector may run anywhere; the next ledger in use closes them.
-_forgotten: list[sqlite3.Connection] = []
+_forgotten: list[tuple[list[sqlite3.Connection], FileLock]] = []
 
 
 @dataclass(eq=False)
@@ -185,10 +268,11 @@ class SqliteLedger(ChainedLedger):
 
     The budget is written down when the file is made, and the file is opened with no other. `close`, or the
     end of a `with` block, hands the file back; a ledger that is used again opens it again. `timeout` is how
-    many seconds to wait for another writer. Private costs are not kept, unless there is a `vault` for them.
+    many seconds to wait for other writers. Private costs are not kept, unless there is a `vault` for them.
 
     Guarantee: the sum of all debits never passes the budget, whoever else writes. A reservation is on
-               the disk when `reserve` returns. A changed line is found by its hash when it is read.
+               the disk when `reserve` returns. A changed line is found by its hash when it is read. A file
+               with a second name is refused.
     Assumes:   a local file system that keeps its locks and flushes. Who can write the file can replace it
                by an older copy: keep what `verify` returns elsewhere, and compare.
     Reference: Feldman and Zrnic 2021: returning the unused part of a price keeps the guarantee.
@@ -210,37 +294,36 @@ class SqliteLedger(ChainedLedger):
     allow_seeded: bool = False
     timeout: float = 30.0
     vault: Vault | None = None
-    _state: LedgerState = field(default_factory=LedgerState, init=False, repr=False)
-    _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
-    _connection: sqlite3.Connection | None = field(default=None, init=False, repr=False)
     _path: Path = field(init=False, repr=False)
-    _place: tuple[int, int] | None = field(default=None, init=False, repr=False)
+    _file: FileLock = field(init=False, repr=False)
+    # By what they are for: the turn that writes, and readers. One thread at a time uses each.
+    _connections: dict[str, sqlite3.Connection] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         require_positive(timeout=self.timeout)
         if os.fspath(self.path) in ("", ":memory:"):
             raise ValueError(f"Expected the path of a file, got {self.path!r}. Use MemoryLedger(accountant).")
         self._path = Path(os.path.abspath(self.path))
+        self._file = FileLock(self._path)
+        self._begin()
         # SQLite's locks do not survive a fork: a child must not use, or even close, what its parent opened.
         watch_forks(self)
         try:
-            with self._transaction("BEGIN"):
-                pass  # a file that is no ledger, or another one, is refused now and not at the first question
+            self.view()  # a file that is no ledger, or another one, is refused now, not at the first question
         except BaseException:
             self.close()
             raise
 
-    def close(self) -> None:
-        """Hand the file back; what is on it stays."""
-        with self._lock:
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                connection.close()
+    def _close(self) -> None:
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            connection.close()
+        self._file.close()
 
     def __del__(self) -> None:
-        connection = getattr(self, "_connection", None)
-        if connection is not None:
-            _forgotten.append(connection)
+        connections = getattr(self, "_connections", None)
+        if connections:
+            _forgotten.append((list(connections.values()), self._file))
 
     def __reduce__(self) -> tuple[Callable[..., "SqliteLedger"], tuple[Any, ...]]:
         # Another process opens the file for itself; connections and locks do not travel.
@@ -250,64 +333,89 @@ class SqliteLedger(ChainedLedger):
     def _title(self) -> str:
         return self._path.name
 
-    def _after(self, number: int) -> Iterator[Line]:
-        assert self._connection is not None
-        return read(self._connection, "WHERE number > ? ORDER BY number", number)
-
-    def _require_rules(self) -> None:
-        """Refuse a damaged file, and one whose tables or triggers were changed."""
-        assert self._connection is not None
-        if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
-            raise LedgerConflict(f"{self._title()} is damaged. Restore it from a backup.")
-        kept = self._connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
-        if tuple(sql for (sql,) in kept) != TABLES:
-            raise LedgerConflict(
-                f"The tables of {self._title()} are not those of a ledger: the rules that keep it "
-                "append-only were changed. Restore it from a backup."
-            )
-
-    def _read(self, look: Callable[[], T]) -> T:
-        with self._transaction("BEGIN"):
-            return look()
-
-    def _write(self, next_lines: Callable[[], list[Line]]) -> None:
-        # The lock is taken before the check, so two writers never both pass it.
-        with self._transaction("BEGIN IMMEDIATE") as connection:
-            for line in next_lines():
-                append(connection, line)
+    def _look(self, look: Callable[[LineStore], T]) -> T:
+        with self._alone(), plain_words(self._path, self.timeout):
+            connection = self._open("looking")
+            connection.execute("BEGIN")
+            try:
+                return look(SqliteStore(connection, self._title()))
+            finally:
+                self._end("looking", "ROLLBACK")
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        """Hold the file for one transaction, with everything that others wrote read in."""
-        with self._alone(), plain_words(self._path, self.timeout):
-            _close_forgotten()
-            if self._place not in (None, file_identity(self._path)):
-                # Writing to a file that was moved away, or making a new one, would begin the budget again.
-                raise LedgerConflict(
-                    f"{self._path.name} was moved, removed or replaced while it was in use. "
-                    "Nothing was written. Put it back, and open it again."
-                )
-            if self._connection is None:
-                self._connection = connect(self._path, [opening(self.accountant)], self.timeout)
-                self._place = self._place or file_identity(self._path)
-            connection = self._connection
-            connection.execute(begin)
+    def _reading(self) -> Iterator[LineStore]:
+        # A moment for each page: one for all of it would keep the log from being emptied.
+        lock = FileLock(self._path)
+        with plain_words(self._path, self.timeout):
+            self._file.require_same()
+            lock.open()
             try:
-                self._catch_up()
-                yield connection
-                connection.execute("COMMIT")
+                connection = connect(self._path, [opening(self.accountant)], self.timeout)
+                try:
+                    yield SqliteStore(connection, self._title())
+                finally:
+                    connection.close()
+            finally:
+                lock.close()
+
+    def _commit(self, next_lines: Callable[[LineStore], Sequence[Line]], deadline: float) -> None:
+        with plain_words(self._path, self.timeout):
+            connection = self._open("writing")
+            if not self._file.take_turn(deadline):
+                raise self._busy()
+            try:
+                # Whoever is no ledger of ours, and holds the file, is waited for as long.
+                wait = max(0, round(1000 * min(deadline - time.monotonic(), 1e6)))
+                connection.execute(f"PRAGMA busy_timeout = {wait}")
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    store = SqliteStore(connection, self._title())
+                    store.append(next_lines(store))
+                    connection.execute("COMMIT")
+                except BaseException:
+                    self._end("writing", "ROLLBACK")
+                    raise
+            finally:
+                self._file.end_turn()
+
+    def _open(self, purpose: str) -> sqlite3.Connection:
+        """Return the connection for a purpose, with the file where it was."""
+        _close_forgotten()
+        self._file.require_same()
+        connection = self._connections.get(purpose)
+        if connection is None:
+            self._file.open()
+            try:
+                connection = connect(self._path, [opening(self.accountant)], self.timeout)
             except BaseException:
-                with suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-                if connection.in_transaction:
-                    self.close()  # one that cannot be ended would keep everybody out, ourselves as well
+                if not self._connections:
+                    self._file.close()
                 raise
+            self._connections[purpose] = connection
+        return connection
+
+    def _end(self, purpose: str, how: str) -> None:
+        connection = self._connections.get(purpose)
+        if connection is None or not connection.in_transaction:
+            return
+        with suppress(sqlite3.Error):
+            connection.execute(how)
+        if connection.in_transaction:
+            # One that cannot be ended would keep everybody out, ourselves as well.
+            del self._connections[purpose]
+            connection.close()
 
 
 def _close_forgotten() -> None:
     while _forgotten:
-        with suppress(IndexError, sqlite3.Error):  # another thread may be at it
-            _forgotten.pop().close()
+        try:
+            connections, file = _forgotten.pop()
+        except IndexError:  # another thread may be at it
+            return
+        for connection in connections:
+            with suppress(sqlite3.Error):
+                connection.close()
+        file.close()
 
 
-BEFORE_FORK.append(_close_forgotten)
+BEFORE_FORK.extend([_close_forgotten, before_fork])

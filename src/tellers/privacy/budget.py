@@ -162,9 +162,13 @@ class Accountant:
         )
 
     @property
-    def _start(self) -> int:
-        assert self.clock is not None
-        return _started(self.clock, self.budget)
+    def ticks(self) -> int:
+        """Return the ticks that a budget on a clock begins with; 0 without a clock.
+
+        >>> Accountant(Budget(1.0, 1e-5)).ticks, Accountant.by("clock", Budget(1.0, 1e-5)).ticks > 0
+        (0, True)
+        """
+        return 0 if self.clock is None else _started(self.clock, self.budget)
 
     def epsilon(self, spent: RdpCurve) -> float:
         """Return the epsilon of what was spent, at the budget's delta: the smallest over all orders.
@@ -280,7 +284,7 @@ class Accountant:
 
     def _left_on_clock(self, spent: Price) -> int | None:
         """Return the ticks left after what was spent, in whatever order, or None where it does not fit."""
-        left, counts = self._start - spent.ticks, dict[tuple[object, ...], int]()
+        left, counts = self.ticks - spent.ticks, dict[tuple[object, ...], int]()
         tables: dict[tuple[object, ...], ClockTable] = {}
         for n, item, _ in spent.terms:
             counts[item.key] = counts.get(item.key, 0) + n
@@ -389,7 +393,7 @@ class Accountant:
         """
         if self.clock is not None:
             paid = itemised(spent)
-            return (self._left_on_clock(paid) or 0) / self._start
+            return (self._left_on_clock(paid) or 0) / self.ticks
         return self.value_left(spent) / float(_most(np.array([self.held_at]), self._converted)[0])
 
     def value_left(self, spent: RdpCurve) -> float:

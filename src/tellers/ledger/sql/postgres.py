@@ -2,9 +2,8 @@
 
 import hashlib
 import json
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
@@ -15,7 +14,9 @@ from sqlalchemy.dialects.postgresql import insert
 
 from ...errors import LedgerConflict, require_positive
 from ...privacy.budget import Accountant
-from .._chain import ChainedLedger, LedgerState, Line, T, opening, watch_forks
+from .._chain import ChainedLedger, T, watch_forks
+from .._lines import Line, LineStore
+from .._state import opening
 from ..base import canonical
 from ..vault import Vault
 from .connection import (
@@ -36,6 +37,16 @@ PAGE = 2000
 """How many lines are read at once."""
 
 _COLUMNS = (LINES.c.number, LINES.c.kind, LINES.c.key, LINES.c.body, LINES.c.previous, LINES.c.hash)
+_NUMBERS, _TEXTS = sa.ARRAY(sa.Integer), sa.ARRAY(sa.Text)
+_HEAD = (
+    sa.select(LINES.c.number, LINES.c.hash)
+    .where(LINES.c.ledger == sa.bindparam("ledger"))
+    .order_by(LINES.c.number.desc())
+    .limit(1)
+)
+_ADD = sa.insert(LINES)
+_WAIT = sa.text("SELECT set_config('lock_timeout', :wait, true)")
+_TURN = sa.select(LEDGERS.c.id).where(LEDGERS.c.id == sa.bindparam("ledger")).with_for_update()
 
 # Trigger, table, kind (see pg_trigger.tgtype) and what its function does, as the migrations make them.
 _NEVER, _NEXT = (
@@ -50,27 +61,81 @@ RULES = {
 }
 
 
-def read(connection: sa.Connection, ledger: int, *where: sa.ColumnElement[bool]) -> Iterator[Line]:
-    """Return some lines of a ledger in order, as they are."""
-    last = -1
-    while True:
-        # Some at a time: what a server has to answer within is one page, however long the books are.
-        page = connection.execute(
-            sa.select(*_COLUMNS)
-            .where(LINES.c.ledger == ledger, LINES.c.number > last, *where)
-            .order_by(LINES.c.number)
-            .limit(PAGE)
-        ).all()
-        for row in page:
-            yield Line(row[0], row[1], _key(row[2]), *row[3:])
-        if len(page) < PAGE:
-            return
-        last = page[-1][0]
+class PostgresStore:
+    """The lines of a ledger in a database, in one transaction of a connection."""
 
+    def __init__(self, connection: sa.Connection, ledger: int, title: str = "The ledger") -> None:
+        self._connection, self._ledger, self._title = connection, ledger, title
 
-def write(connection: sa.Connection, ledger: int, line: Line) -> None:
-    said: dict[str, Any] = {**vars(line), "key": canonical(line.key), "ledger": ledger}
-    connection.execute(sa.insert(LINES).values(**said))
+    def _lines(self, *where: sa.ColumnElement[bool], limit: int | None = None) -> list[Line]:
+        wanted = sa.select(*_COLUMNS).where(LINES.c.ledger == self._ledger, *where)
+        rows = self._connection.execute(wanted.order_by(LINES.c.number).limit(limit)).all()
+        return [Line(row[0], row[1], _key(row[2]), *row[3:]) for row in rows]
+
+    def head(self) -> tuple[int, str] | None:
+        found = self._connection.execute(_HEAD, {"ledger": self._ledger}).one_or_none()
+        return None if found is None else (found[0], found[1])
+
+    def after(self, number: int) -> Iterator[Line]:
+        # Some at a time: what a server has to answer within is one page, however long the ledger is.
+        while page := self._lines(LINES.c.number > number, limit=PAGE):
+            yield from page
+            number = page[-1].number
+
+    def numbered(self, numbers: Iterable[int]) -> list[Line]:
+        wanted = list(numbers)
+        return self._lines(LINES.c.number == sa.any_(sa.literal(wanted, _NUMBERS))) if wanted else []
+
+    def named(self, kind: str, keys: Sequence[str]) -> dict[str, Line]:
+        if not keys:
+            return {}
+        wanted = sa.literal([canonical(key) for key in keys], _TEXTS)
+        found = self._lines(LINES.c.kind == kind, LINES.c.key == sa.any_(wanted))
+        return {line.key: line for line in found}
+
+    def of_kind(self, kind: str, begins: str, *, after: int) -> list[int]:
+        where = [LINES.c.ledger == self._ledger, LINES.c.kind == kind, LINES.c.number > after]
+        if begins:
+            # Keys are JSON here; ^@ compares letters, whatever the database's collation is.
+            where.append(LINES.c.key.op("^@", is_comparison=True)(canonical(begins)[:-1]))
+        return list(
+            self._connection.execute(sa.select(LINES.c.number).where(*where).order_by("number")).scalars()
+        )
+
+    def last(self, kind: str) -> Line | None:
+        # Keys of such lines are their numbers: the longest and largest is the last.
+        order = (sa.func.length(LINES.c.key).desc(), LINES.c.key.desc())
+        wanted = sa.select(*_COLUMNS).where(LINES.c.ledger == self._ledger, LINES.c.kind == kind)
+        row = self._connection.execute(wanted.order_by(*order).limit(1)).one_or_none()
+        return None if row is None else Line(row[0], row[1], _key(row[2]), *row[3:])
+
+    def append(self, lines: Sequence[Line]) -> None:
+        if lines:
+            said = [
+                {
+                    "ledger": self._ledger, "number": line.number, "kind": line.kind,
+                    "key": canonical(line.key), "body": line.body, "previous": line.previous,
+                    "hash": line.hash,
+                }
+                for line in lines
+            ]  # fmt: skip
+            self._connection.execute(_ADD, said)
+
+    def require_rules(self) -> None:
+        """Refuse tables whose triggers were dropped, disabled or exchanged."""
+        found = self._connection.execute(
+            sa.text(
+                "SELECT t.tgname, c.relname, t.tgtype, p.prosrc FROM pg_trigger t "
+                "JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid "
+                "WHERE NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') "
+                "AND c.oid IN (to_regclass('tellers_lines'), to_regclass('tellers_ledgers'))"
+            )
+        )
+        if {(*row[:3], hashlib.sha256(row[3].encode()).hexdigest()) for row in found} != RULES:
+            raise LedgerConflict(
+                f"{self._title} is not in the tables it was made in: the rules that keep them append-only "
+                "were changed. Restore them from a backup."
+            )
 
 
 def _key(text: str) -> str:
@@ -117,9 +182,8 @@ class PostgresLedger(ChainedLedger):
     allow_seeded: bool = False
     timeout: float = 30.0
     vault: Vault | None = None
-    _state: LedgerState = field(default_factory=LedgerState, init=False, repr=False)
-    _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
-    _connection: sa.Connection | None = field(default=None, init=False, repr=False)
+    # By what they are for: the turn that writes, and readers. One thread at a time uses each.
+    _connections: dict[str, sa.Connection] = field(default_factory=dict, init=False, repr=False)
     _ledger: int = field(default=0, init=False, repr=False)  # its number in the database
 
     def __post_init__(self) -> None:
@@ -128,23 +192,26 @@ class PostgresLedger(ChainedLedger):
             raise ValueError(f"Expected the name of a ledger, a non-empty string, got {self.name!r}.")
         self._url = parse_url(self.url)
         self._engine = make_engine(self._url, timeout=self.timeout)
+        self._begin()
         # A connection must not be used, or closed, on both sides of a fork.
         watch_forks(self)
         try:
-            with self._lock:
-                self._until_reachable(self._find_or_make)
-                self._read(lambda: None)  # another budget is refused now and not at the first question
+            with self._looking:
+                self._until_reachable(self._find_or_make, "looking", time.monotonic() + self.timeout)
+            self.view()  # another budget is refused now and not at the first question
         except BaseException:
             self.close()
             raise
 
-    def close(self) -> None:
-        """Hand the connection back; a ledger that is used again opens another."""
-        with self._lock:
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                with suppress(sa.exc.SQLAlchemyError):
-                    connection.close()
+    def _close(self) -> None:
+        for purpose in list(self._connections):
+            self._drop(purpose)
+
+    def _drop(self, purpose: str) -> None:
+        connection = self._connections.pop(purpose, None)
+        if connection is not None:
+            with suppress(sa.exc.SQLAlchemyError):
+                connection.close()
 
     def __reduce__(self) -> tuple[Callable[..., "PostgresLedger"], tuple[Any, ...]]:
         # Another process opens a connection for itself; connections and locks do not travel.
@@ -152,67 +219,71 @@ class PostgresLedger(ChainedLedger):
         again = partial(PostgresLedger, timeout=self.timeout, vault=self.vault, **options)
         return again, (self.url, self.accountant)
 
+    def _require_key(self, key: str) -> None:
+        if len(canonical(key)) > _LONGEST_KEY:
+            raise ValueError(
+                f"Expected a key of at most {_LONGEST_KEY} characters as JSON, got one of "
+                f"{len(canonical(key))}. Nothing was charged. Shorten it, or take its hash."
+            )
+
     def _title(self) -> str:
         return f"Ledger {self.name!r} of {shown(self._url)}"
 
-    def _after(self, number: int) -> Iterator[Line]:
-        assert self._connection is not None
-        return read(self._connection, self._ledger, LINES.c.number > number)
+    def _store(self, connection: sa.Connection) -> PostgresStore:
+        return PostgresStore(connection, self._ledger, self._title())
 
-    def _require_rules(self) -> None:
-        """Refuse tables whose triggers were dropped, disabled or exchanged."""
-        assert self._connection is not None
-        found = self._connection.execute(
-            sa.text(
-                "SELECT t.tgname, c.relname, t.tgtype, p.prosrc FROM pg_trigger t "
-                "JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid "
-                "WHERE NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') "
-                "AND c.oid IN (to_regclass('tellers_lines'), to_regclass('tellers_ledgers'))"
-            )
-        )
-        if {(*row[:3], hashlib.sha256(row[3].encode()).hexdigest()) for row in found} != RULES:
-            raise LedgerConflict(
-                f"{self._title()} is not in the tables it was made in: the rules that keep them append-only "
-                "were changed. Restore them from a backup."
-            )
-
-    def _read(self, look: Callable[[], T]) -> T:
+    def _look(self, look: Callable[[LineStore], T]) -> T:
         def attempt() -> T:
-            with self._transaction():
-                self._catch_up()
-                return look()
+            with self._transaction("looking") as connection:
+                return look(self._store(connection))
 
         with self._alone():
-            return self._until_reachable(attempt)
+            return self._until_reachable(attempt, "looking", time.monotonic() + self.timeout)
 
-    def _write(self, next_lines: Callable[[], list[Line]]) -> None:
-        with self._alone():
-            sent: list[Line] = []
-            self._until_reachable(lambda: self._try_to_write(next_lines, sent), sent=sent)
+    @contextmanager
+    def _reading(self) -> Iterator[LineStore]:
+        try:
+            with plain_words(self._url, self.timeout), self._engine.connect() as connection:
+                # A moment for each page: a transaction for all of it would be silent for too long.
+                yield self._store(connection.execution_options(isolation_level="AUTOCOMMIT"))
+        except Lost as lost:
+            raise not_there(self._url, lost) from lost
 
-    def _try_to_write(self, next_lines: Callable[[], list[Line]], sent: list[Line]) -> None:
+    def _commit(self, next_lines: Callable[[LineStore], Sequence[Line]], deadline: float) -> None:
+        sent: list[Line] = []
+        self._until_reachable(
+            lambda: self._try_to_write(next_lines, sent, deadline), "writing", deadline, sent=sent
+        )
+
+    def _try_to_write(
+        self, next_lines: Callable[[LineStore], Sequence[Line]], sent: list[Line], deadline: float
+    ) -> None:
         """Append lines in one transaction. `sent` remembers them while their commit is not acknowledged."""
-        with self._transaction() as connection:
+        with self._transaction("writing") as connection:
+            left = deadline - time.monotonic()
+            if left < 0.9 * self.timeout:  # connections wait for a lock as long as that
+                connection.execute(_WAIT, {"wait": f"{max(1, round(1000 * left))}ms"})
             # From here until the commit no other transaction is inside: also not one of our own whose
             # connection broke. What is in the chain now is all there will ever be of it.
-            connection.execute(sa.select(LEDGERS.c.id).where(LEDGERS.c.id == self._ledger).with_for_update())
-            self._catch_up()
-            if sent and next(self._after(sent[-1].number - 1), None) == sent[-1]:
+            connection.execute(_TURN, {"ledger": self._ledger})
+            store = self._store(connection)
+            if sent and store.numbered([sent[-1].number]) == [sent[-1]]:
                 return
             sent.clear()
-            for line in next_lines():
-                _require_storable(line.key)
-                write(connection, self._ledger, line)
-                sent.append(line)
+            lines = next_lines(store)
+            store.append(lines)
+            sent += lines
 
-    def _until_reachable(self, act: Callable[[], T], *, sent: list[Line] | None = None) -> T:
+    def _until_reachable(
+        self, act: Callable[[], T], purpose: str, deadline: float, *, sent: list[Line] | None = None
+    ) -> T:
         """Do something that may be done again, until it is done or the server was away for too long."""
-        deadline, pause = time.monotonic() + self.timeout, 0.02
+        pause = 0.02
         while True:
             try:
                 return act()
             except Lost as lost:
-                self.close()
+                self._drop(purpose)
                 if time.monotonic() + pause > deadline:
                     self._give_up(lost, sent=sent)
                 time.sleep(pause)
@@ -235,11 +306,11 @@ class PostgresLedger(ChainedLedger):
         ) from lost
 
     @contextmanager
-    def _transaction(self) -> Iterator[sa.Connection]:
+    def _transaction(self, purpose: str) -> Iterator[sa.Connection]:
         with plain_words(self._url, self.timeout):
-            if self._connection is None:
-                self._connection = self._engine.connect()
-            connection = self._connection
+            connection = self._connections.get(purpose)
+            if connection is None:
+                connection = self._connections[purpose] = self._engine.connect()
             try:
                 yield connection
                 connection.commit()
@@ -247,20 +318,20 @@ class PostgresLedger(ChainedLedger):
                 with suppress(Exception):
                     connection.rollback()
                 if not isinstance(error, Exception):  # Ctrl-C may come in the middle of a word
-                    self.close()
+                    self._drop(purpose)
                 raise
 
     def _find_or_make(self) -> None:
         """Find the ledger, or make it; a server that is not there is said at once."""
         try:
-            with self._transaction() as connection:
+            with self._transaction("looking") as connection:
                 self._require_server(connection)
                 if not _number(connection, self.name):
                     _make(connection, self.name, [opening(self.accountant)])
                 self._ledger = _number(connection, self.name)  # somebody else may have made it just now
         except Lost as lost:
             # A server on its way up or down is waited for; one that is not there, or keeps us out, is not.
-            if self._connection is not None or "the database system is" in str(lost):
+            if "looking" in self._connections or "the database system is" in str(lost):
                 raise
             raise not_there(self._url, lost) from lost
 
@@ -282,14 +353,6 @@ class PostgresLedger(ChainedLedger):
                 f"Expected a server that flushes its disk, got {shown(self._url)} with fsync off: it may "
                 "forget what was spent. Nothing was written. Set fsync = on."
             )
-
-
-def _require_storable(key: str) -> None:
-    if len(canonical(key)) > _LONGEST_KEY:
-        raise ValueError(
-            f"Expected a key of at most {_LONGEST_KEY} characters as JSON, got one of {len(canonical(key))}. "
-            "Nothing was charged. Shorten it, or take its hash."
-        )
 
 
 def fill(url: str, lines: Sequence[Line], *, name: str = "main", timeout: float = 30.0) -> None:
@@ -320,8 +383,8 @@ def _make(connection: sa.Connection, name: str, lines: Sequence[Line]) -> bool:
     """Make a ledger of these lines, without which nobody sees its name; say whether the name was free."""
     made = insert(LEDGERS).values(name=canonical(name)).on_conflict_do_nothing()
     ledger = connection.execute(made.returning(LEDGERS.c.id)).scalar() or 0
-    for line in lines if ledger else ():
-        write(connection, ledger, line)
+    if ledger:
+        PostgresStore(connection, ledger).append(lines)
     return bool(ledger)
 
 
@@ -334,7 +397,7 @@ def first_line(url: str, *, name: str = "main", timeout: float = 30.0) -> Line:
     parsed = parse_url(url)
     with transaction(parsed, timeout) as connection:
         if table_version(connection) is not None:
-            for line in read(connection, _number(connection, name), LINES.c.number == 0):
+            for line in PostgresStore(connection, _number(connection, name)).numbered([0]):
                 return line
     raise FileNotFoundError(
         f"Expected a ledger named {name!r} in {shown(parsed)}, got none of that name. Nothing was written."

@@ -1,0 +1,311 @@
+"""One file, one name: a lock on the file itself, whatever it is called, and turns between programs.
+
+SQLite keeps its log beside the *name* of a file. Under two names one ledger has two logs, and its budget is
+spent twice.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import stat
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from ..errors import LedgerConflict
+
+# A name is a byte of the file, far behind its end; whoever uses a name holds a shared lock on its byte.
+# SQLite's own locks are 512 bytes at 2^30. These locks belong to the open file, and not to the process as
+# SQLite's do: they hold against everybody, and closing another descriptor does not lose them.
+_NAMES, _N_NAMES = 2**61, 2**40
+_QUEUE = 2**61 - 1
+_PER_OPEN_FILE: Final = hasattr(fcntl, "F_OFD_SETLK")
+
+_NETWORKS = re.compile(
+    r"nfs\d*|cifs|smb\w*|ncpfs|afs|ceph|lustre|gpfs|ocfs2|davfs|"
+    r"fuse\.(sshfs|glusterfs|ceph|s3fs|rclone|davfs2?|gcsfuse|smbnetfs|curlftpfs)"
+)
+MOUNTS = Path("/proc/self/mountinfo")
+
+
+@dataclass(eq=False)
+class _OpenFile:
+    """A file that this process has open: one descriptor, who uses it, and the turns of its threads."""
+
+    descriptor: int
+    name: bytes
+    n_users: int = 0
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    waiting: "_Waiting | None" = None
+
+
+# SQLite's locks on a file are lost when a process closes any descriptor of it. So there is one descriptor per
+# file, and it is closed after the last connection.
+_open_files: dict[tuple[int, int], _OpenFile] = {}
+_guard = threading.Lock()
+
+
+def before_fork() -> None:
+    """Let nobody open or close a file until the fork is over; ledgers were closed before."""
+    _guard.acquire()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_parent=_guard.release, after_in_child=_guard.release)
+
+
+@dataclass(eq=False)
+class FileLock:
+    """Holds the one name of a file while it is open, and lets programs write in the order in which they came.
+
+    Guarantee: while one program has the file open under a name, whoever comes by another name is refused; so
+               is a file with a second hard link, and one that is mounted by itself. A program that waits to
+               write waits for those that came before it, and not longer than it says.
+    Assumes:   Linux, one kernel, and a file system that locks; on other systems hard links alone are seen. A
+               copy of the file, or a file that was moved without its log, is not seen.
+    Reference: fcntl(2), open file description locks.
+    """
+
+    path: Path
+    _file: _OpenFile | None = field(default=None, init=False, repr=False)
+    _place: tuple[int, int] | None = field(default=None, init=False, repr=False)
+
+    def open(self) -> None:
+        """Take the name, or refuse it; a file that is not there is made, empty."""
+        with _guard:
+            if self._file is not None:
+                return
+            real = Path(os.path.realpath(self.path))
+            refuse_file_system(real)
+            try:
+                there = real.stat()
+            except FileNotFoundError:
+                there = None
+            place = None if there is None else (there.st_dev, there.st_ino)
+            found = None if place is None else _open_files.get(place)
+            if there is None or place is None or found is None:
+                found, place = self._opened(real)
+            elif found.name != _name(real):
+                raise _two_names(self.path)
+            else:
+                _require_one_link(there, self.path)
+            found.n_users += 1
+            self._file, self._place = found, place
+
+    def _opened(self, real: Path) -> tuple[_OpenFile, tuple[int, int]]:
+        try:
+            descriptor = os.open(real, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+        except OSError as error:
+            raise unusable(self.path, error.strerror) from error
+        found = _OpenFile(descriptor, _name(real))
+        try:
+            there = os.fstat(descriptor)
+            _require_one_link(there, self.path)
+            _take_name(found, self.path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        place = there.st_dev, there.st_ino
+        _open_files[place] = found
+        return found, place
+
+    def close(self) -> None:
+        """Give the name back, after the connections were closed."""
+        with _guard:
+            found, self._file = self._file, None
+            if found is None:
+                return
+            found.n_users -= 1
+            if not found.n_users:
+                _open_files.pop(self._place or (0, 0), None)
+                os.close(found.descriptor)  # and with it whatever it holds
+
+    def require_same(self) -> None:
+        """Refuse a file that was moved, replaced or given a second name since it was first opened."""
+        try:
+            there = self.path.stat()
+        except FileNotFoundError:
+            there = None
+        if there is None or self._place not in (None, (there.st_dev, there.st_ino)):
+            # Writing to a file that was moved away, or making a new one, would begin the budget again.
+            if self._place is not None:
+                raise LedgerConflict(
+                    f"{self.path.name} was moved, removed or replaced while it was in use. "
+                    "Nothing was written. Put it back, and open it again."
+                )
+        else:
+            _require_one_link(there, self.path)
+
+    def take_turn(self, deadline: float) -> bool:
+        """Wait for those who write, here and in other programs, as they came; say whether in time."""
+        file = self._file
+        assert file is not None
+        if not file.turn.acquire(timeout=max(0.0, min(deadline - time.monotonic(), 1e6))):
+            return False
+        if file.waiting is None:
+            if not _is_queued(file) and _try_flock(file.descriptor):
+                return True
+            file.waiting = _Waiting(file)
+        if file.waiting.wait(deadline):
+            file.waiting = None
+            return True
+        file.turn.release()
+        return False
+
+    def end_turn(self) -> None:
+        """Let the next one in."""
+        file = self._file
+        assert file is not None
+        fcntl.flock(file.descriptor, fcntl.LOCK_UN)
+        file.turn.release()
+
+
+class _Waiting:
+    """Waits for a lock in a thread of its own: a wait for a file cannot be told when to end.
+
+    Where nobody wants it any more when it comes, it is given back; whoever wants it before that waits on.
+    """
+
+    def __init__(self, file: _OpenFile) -> None:
+        self._file, self._mutex = file, threading.Lock()
+        self._came, self._is_left = threading.Event(), False
+        _set_lock(file.descriptor, fcntl.F_RDLCK, _QUEUE)
+        threading.Thread(target=self._run, name="ledger turn", daemon=True).start()
+
+    def _run(self) -> None:
+        file = self._file
+        try:
+            fcntl.flock(file.descriptor, fcntl.LOCK_EX)
+        except OSError:
+            return  # closed meanwhile
+        with self._mutex:
+            if self._is_left and file.n_users:
+                fcntl.flock(file.descriptor, fcntl.LOCK_UN)
+                file.waiting = None
+            self._came.set()
+            if file.n_users:
+                _set_lock(file.descriptor, fcntl.F_UNLCK, _QUEUE)
+
+    def wait(self, deadline: float) -> bool:
+        with self._mutex:
+            self._is_left = False
+        if self._came.wait(max(0.0, deadline - time.monotonic())):
+            return True
+        with self._mutex:
+            if self._came.is_set():
+                return True
+            self._is_left = True
+        return False
+
+
+def _try_flock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _lock_bytes(kind: int, start: int, length: int) -> bytes:
+    return struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0)
+
+
+def _set_lock(descriptor: int, kind: int, start: int) -> None:
+    if _PER_OPEN_FILE:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _lock_bytes(kind, start, 1))
+
+
+def _is_locked(descriptor: int, start: int, length: int) -> bool:
+    """Return whether another open file has a lock on these bytes."""
+    if not _PER_OPEN_FILE or not length:
+        return False
+    found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _lock_bytes(fcntl.F_WRLCK, start, length))
+    return bool(struct.unpack("hhqqi4x", found)[0] != fcntl.F_UNLCK)
+
+
+def _is_queued(file: _OpenFile) -> bool:
+    return _is_locked(file.descriptor, _QUEUE, 1)
+
+
+def _name(real: Path) -> bytes:
+    """Return what tells the name of a file from all its other names: its folder itself, and its last part.
+
+    A folder that is mounted at two places is one folder, and the log in it is one log.
+    """
+    folder = real.parent.stat()
+    said = f"{folder.st_dev}:{folder.st_ino}/{real.name}"
+    return hashlib.sha256(said.encode("utf-8", "surrogateescape")).digest()
+
+
+def _take_name(file: _OpenFile, path: Path) -> None:
+    own = int.from_bytes(file.name[:8], "big") % _N_NAMES
+    try:
+        _set_lock(file.descriptor, fcntl.F_RDLCK, _NAMES + own)
+        others = _is_locked(file.descriptor, _NAMES, own)
+        others = others or _is_locked(file.descriptor, _NAMES + own + 1, _N_NAMES - own - 1)
+    except OSError as error:
+        raise OSError(
+            f"Expected a file system that locks files for {path}, got one that does not ({error.strerror}). "
+            "Nothing was written. Put the ledger on a local disk, or in PostgreSQL."
+        ) from error
+    if others:
+        raise _two_names(path)
+
+
+def _require_one_link(there: os.stat_result, path: Path) -> None:
+    if not stat.S_ISREG(there.st_mode):
+        raise unusable(path, "it is no file")
+    if there.st_nlink > 1:
+        raise _two_names(path)
+
+
+def unusable(path: Path, why: object) -> OSError:
+    """Return what to raise where a file cannot be opened, read or written."""
+    return OSError(
+        f"Expected to read and write {path}: {why}. Nothing was written. Does its folder exist, may you "
+        "write to both, and is there space left?"
+    )
+
+
+def _two_names(path: Path) -> LedgerConflict:
+    return LedgerConflict(
+        f"Expected one name for the ledger {path.name}, got a file that has another one too (a hard link, or "
+        "a second mount): under two names its budget would be spent twice. Nothing was written. Remove the "
+        "other name."
+    )
+
+
+def refuse_file_system(path: Path, *, read: Callable[[], str] = lambda: MOUNTS.read_text("utf-8")) -> None:
+    """Refuse a file that is mounted by itself, and a file on a network.
+
+    >>> mounts = "30 1 8:1 / / rw - ext4 /dev/sda rw\\n31 30 0:9 / /share rw - nfs4 host:/share rw\\n"
+    >>> refuse_file_system(Path("/srv/spend.db"), read=lambda: mounts)
+    >>> refuse_file_system(Path("/share/spend.db"), read=lambda: mounts)
+    Traceback (most recent call last):
+        ...
+    OSError: Expected a local file system for /share/spend.db, got nfs4. ...
+    """
+    try:
+        mounts = [line.split() for line in read().splitlines()]
+    except OSError:
+        return  # another system
+    best, kind = "", ""
+    for fields in mounts:
+        at = re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
+        if at == str(path):
+            raise LedgerConflict(
+                f"Expected the ledger {path.name} in a folder, got a file that is mounted by itself: its log "
+                "would lie beside another name. Nothing was written. Mount the folder that it lies in."
+            )
+        if (str(path) + "/").startswith(at.rstrip("/") + "/") and len(at) >= len(best):
+            best, kind = at, fields[fields.index("-") + 1]
+    if _NETWORKS.fullmatch(kind):
+        raise OSError(
+            f"Expected a local file system for {path}, got {kind}. Nothing was written. On a network two "
+            "machines cannot share its log: put the ledger on a local disk, or in PostgreSQL."
+        )
