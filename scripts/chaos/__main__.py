@@ -31,7 +31,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="of what is done when; random, and printed")
     parser.add_argument("--askers", type=int, default=16)
     parser.add_argument("--by-service", type=int, default=8, help="how many of them ask a service over HTTP")
-    parser.add_argument("--questions", type=int, default=500, help="what the budget of a round pays for, about")
+    parser.add_argument(
+        "--questions", type=int, default=500, help="what the budget of a round pays for, about"
+    )
     parser.add_argument("--check-every", type=int, default=10, help="faults between looks at the ledger")
     parser.add_argument("--pause", type=float, default=0.25, help="mean seconds between faults")
     parser.add_argument("--faults", nargs="+", choices=list(FAULTS), default=list(FAULTS), help="these alone")

@@ -81,7 +81,12 @@ def _outcome(ask: Ask, n: int, is_over: Callable[[], bool]) -> dict[str, Any] | 
     while True:
         try:
             labels, head = ask(n)
-            return {"kind": "answer", "labels": [int(label) for label in labels], "head": head, "met": met[-1:]}
+            return {
+                "kind": "answer",
+                "labels": [int(label) for label in labels],
+                "head": head,
+                "met": met[-1:],
+            }
         except BudgetExhausted as error:
             return {"kind": "refused", "account": error.account, "what": str(error)}
         except Unsettled:

@@ -265,7 +265,8 @@ def _start_cluster(shim: Shim | None) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     try:
-        cluster = module.Cluster()
+        # Little memory: pages are written long before anybody flushes them.
+        cluster = module.Cluster({"shared_buffers": "1MB", "wal_buffers": "64kB", "bgwriter_delay": "10ms"})
     except module.NoPostgres as missing:
         raise SystemExit(f"NOTHING WAS TRIED: {missing}") from None
     if shim is not None:

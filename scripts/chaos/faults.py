@@ -169,7 +169,9 @@ class Faults:
         file = folder / "ledger.db"
         with contextlib.closing(sqlite3.connect(file)) as ledger:
             ledger.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            bodies = ledger.execute("SELECT body FROM lines WHERE kind = 'reserved' ORDER BY number").fetchall()
+            bodies = ledger.execute(
+                "SELECT body FROM lines WHERE kind = 'reserved' ORDER BY number"
+            ).fetchall()
         if not bodies:
             return []
         mark = json.loads(self._chance.choice(bodies)[0])["mark"].encode()

@@ -107,7 +107,9 @@ class Ground:
 
     def room(self, ledger: Any, source: Any) -> Room:
         votes = read_votes(self.folder.parent / "votes.npz", n_classes=N_CLASSES).votes
-        return Room(VotedPool(votes), MECHANISM, ledger, source, plan=self.plan, exhausted_leave=bool(self.groups))
+        return Room(
+            VotedPool(votes), MECHANISM, ledger, source, plan=self.plan, exhausted_leave=bool(self.groups)
+        )
 
     @cached_property
     def plan(self) -> PersonalPlan | None:
@@ -121,7 +123,9 @@ def _plan(groups: tuple[Group, ...]) -> PersonalPlan:
 
 def _budget_for(price: RdpCurve, n_questions: float) -> Budget:
     """Return a budget that pays for about so many questions at their full price."""
-    return Budget(epsilon=round(RdpCurve(price.orders, price.values * n_questions).epsilon(DELTA), 4), delta=DELTA)
+    return Budget(
+        epsilon=round(RdpCurve(price.orders, price.values * n_questions).epsilon(DELTA), 4), delta=DELTA
+    )
 
 
 def write_votes(folder: Path, n_spaces: int, seed: int) -> None:

@@ -164,7 +164,16 @@ def shorten_notes(shim: Shim) -> None:
         for notes in _unflushed(shim.notes).values():
             for note in notes:
                 zeros = note.kind == _CUT or (bool(note.new) and not any(note.new))
-                head = (_MAGIC, note.kind, zeros, note.file, note.offset, note.size, len(note.old), len(note.new))
+                head = (
+                    _MAGIC,
+                    note.kind,
+                    zeros,
+                    note.file,
+                    note.offset,
+                    note.size,
+                    len(note.old),
+                    len(note.new),
+                )
                 file.write(_NOTE.pack(*head) + note.old + (b"" if zeros else note.new))
     # The same file, since whoever is alive has it open.
     shim.notes.write_bytes(shim.notes.with_suffix(".new").read_bytes())

@@ -6,7 +6,7 @@ The judge's own arithmetic. Nothing of what it judges is used here, also not its
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,7 @@ def check_price(order: float, sigma: float) -> float:
     return _most(order, 1.0 / sigma)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _most(order: float, step: float) -> float:
     """Return the largest divergence of two coins whose scores lie a step apart."""
     # At a high order the dearest gap lies far out, about as far as the order times the step.
@@ -132,6 +132,8 @@ def _outcomes(votes: tuple[float, ...], sigma: float, sigma_check: float, thresh
     passes, fails = float(_tail(margin)[0]), float(_tail(-margin)[0])
     grid = np.linspace(counts.min() - 10 * sigma, counts.max() + 10 * sigma, 2001)
     below = _tail(-(grid[None, :] - counts[:, None]) / sigma)  # log P[a noisy count is below]
-    density = -0.5 * ((grid[None, :] - counts[:, None]) / sigma) ** 2 - math.log(sigma * math.sqrt(2 * math.pi))
+    density = -0.5 * ((grid[None, :] - counts[:, None]) / sigma) ** 2 - math.log(
+        sigma * math.sqrt(2 * math.pi)
+    )
     wins = np.logaddexp.reduce(below.sum(axis=0) - below + density, axis=1) + math.log(grid[1] - grid[0])
     return np.concatenate([[fails], passes + wins])

@@ -43,7 +43,9 @@ def query(where: str, statement: str) -> list[tuple[Any, ...]]:
             return _query(where, statement)
         except Exception as error:
             # A server that starts, or a file that another program is opening.
-            is_soon = any(word in str(error) for word in ("starting up", "recovery", "refused", "locked", "closed"))
+            is_soon = any(
+                word in str(error) for word in ("starting up", "recovery", "refused", "locked", "closed")
+            )
             if not is_soon or time.monotonic() > until:
                 raise
             time.sleep(0.1)
@@ -64,9 +66,9 @@ def read_rows(where: str) -> list[Row]:
     """Return the lines of the ledger at a place, in order."""
     columns = "number, kind, key, body, previous, hash"
     if "://" not in where:
-        rows = query(where, f"SELECT {columns} FROM lines ORDER BY number")  # noqa: S608
+        rows = query(where, f"SELECT {columns} FROM lines ORDER BY number")
         return [Row(*row) for row in rows]
-    rows = query(where, f"SELECT {columns}, ledger FROM tellers_lines ORDER BY number")  # noqa: S608
+    rows = query(where, f"SELECT {columns}, ledger FROM tellers_lines ORDER BY number")
     if len({row[-1] for row in rows}) > 1:
         raise ValueError("expected one ledger in the database")
     return [Row(row[0], row[1], json.loads(row[2]), *row[3:6]) for row in rows]
@@ -188,7 +190,9 @@ class Books:
             over = account.value > account.most + 1e-9 * abs(account.most)
             epsilon = epsilon_at(account.order, account.value, account.delta)
             whose = f"the budget of {name}" if name else "the budget of the data"
-            self.expect(not over, f"{whose} is overspent at line {row.number}: {epsilon} of {account.epsilon}")
+            self.expect(
+                not over, f"{whose} is overspent at line {row.number}: {epsilon} of {account.epsilon}"
+            )
 
     def _settle(self, row: Row, body: dict[str, Any]) -> None:
         question = self.questions.get(row.key)
@@ -241,16 +245,22 @@ class Books:
     def _compare(self, row: Row, body: dict[str, Any]) -> None:
         """Compare a checkpoint with what we added up."""
         mine = {
-            name: {place: n for place, n in account.paid.items() if n} for name, account in self.accounts.items()
+            name: {place: n for place, n in account.paid.items() if n}
+            for name, account in self.accounts.items()
         }
         theirs = {
             name: {(item, rest[0] if rest else None): n for n, item, *rest in said.get("paid", [])}
             for name, said in body["accounts"].items()
         }
         same = mine == theirs
-        self.expect(same, f"the sums of the checkpoint in line {row.number} are not those of the lines before it")
+        self.expect(
+            same, f"the sums of the checkpoint in line {row.number} are not those of the lines before it"
+        )
         counts = (body["questions"], body["settled"]) == (len(self.questions), self.n_settled)
         self.expect(counts, f"the checkpoint in line {row.number} counts other questions")
         items = sorted((number, name) for name, number in self.names.items())
-        named = items == sorted((number, name) for number, name in body["items"]) and self.opened == body["opened"]
+        named = (
+            items == sorted((number, name) for number, name in body["items"])
+            and self.opened == body["opened"]
+        )
         self.expect(named, f"the checkpoint in line {row.number} names other lines")

@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -158,8 +158,10 @@ class KeyStore:
             # The text is not quoted: it may hold a password.
             raise ValueError("Expected a file or a postgresql:// URL for keys, got another kind of URL.")
         else:
-            # Made by ourselves first: SQLite would make it readable for others.
-            os.close(os.open(place, os.O_RDWR | os.O_CREAT, 0o600))
+            # Made by ourselves first: SQLite would make it readable for others. One that is there is left
+            # alone: closing it would take the locks of another store of this process on it.
+            with suppress(FileExistsError):
+                os.close(os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             url = sql.URL.create("sqlite", database=place)
             self._engine = sql.create_engine(url, connect_args={"timeout": timeout})
             sql.event.listen(self._engine, "connect", lambda opened, _: _use_log(opened, "FULL"))
