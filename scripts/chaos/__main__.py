@@ -13,16 +13,19 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from breaking import WAYS
-from campaign import Campaign, Plan
-from faults import FAULTS
 from powerloss import NoShim, Shim
 
 _SHOWN = 20
 
 
-def main() -> int:
+def main(shim: Shim | None) -> int:
+    # Not above: this program begins twice, and what it needs takes a second.
+    from breaking import WAYS
+    from campaign import Campaign, Plan
+    from faults import FAULTS
+
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__.splitlines()[0])
     parser.add_argument("--backend", choices=("sqlite", "postgresql"), required=True)
     parser.add_argument("--kills", type=int, default=0, help="stop after so many kills")
@@ -30,7 +33,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.0, help="stop after so many seconds")
     parser.add_argument("--seed", type=int, default=None, help="of what is done when; random, and printed")
     parser.add_argument("--askers", type=int, default=16)
-    parser.add_argument("--by-service", type=int, default=8, help="how many of them ask a service over HTTP")
+    parser.add_argument("--by-service", type=int, default=8, help="how many of them ask by HTTP")
     parser.add_argument(
         "--questions", type=int, default=500, help="what the budget of a round pays for, about"
     )
@@ -46,7 +49,6 @@ def main() -> int:
     given = parser.parse_args()
     if not (given.kills or given.power_losses or given.seconds):
         parser.error("Expected --kills, --power-losses or --seconds.")
-    shim = on_shim()
     if shim is None and given.power_losses:
         parser.error("Expected a C compiler for power losses, got none. Install gcc.")
     seed = secrets.randbelow(1_000_000) if given.seed is None else given.seed
@@ -58,12 +60,11 @@ def main() -> int:
         broken=given.broken, faults=tuple(given.faults), groups=given.groups,
     )  # fmt: skip
     who = f"{plan.n_askers} askers, {plan.n_by_service} of them by HTTP"
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     print(f"chaos on {plan.backend}: seed {seed}, {who}", flush=True)
     campaign = Campaign(plan, shim)
     campaign.run()
     report(campaign)
-    if shim is not None:
-        shutil.rmtree(shim.folder.parent, ignore_errors=True)
     if campaign.violations:
         (folder / "violations.txt").write_text("\n".join(campaign.violations) + "\n")
         evidence = given.evidence / f"{plan.backend}-{seed}"
@@ -77,7 +78,7 @@ def main() -> int:
 
 
 def on_shim() -> Shim | None:
-    """Run this program again on the library that stands between it and its files; None where it is missing."""
+    """Run this program again on the library between it and its files; None where there is none."""
     place = os.environ.pop("CHAOS_SHIM", None)
     if place:
         return Shim(Path(place))
@@ -91,12 +92,11 @@ def on_shim() -> Shim | None:
             raise SystemExit(f"NOTHING WAS TRIED: {missing}") from None
         print(f"NO POWER LOSSES, no wrong clocks and no full disks: {missing}", file=sys.stderr, flush=True)
         return None
-    sys.stdout.flush()
     ours = {**os.environ, **shim.environment(), "CHAOS_SHIM": str(shim.folder)}
-    os.execve(sys.executable, [sys.executable, *sys.argv], ours)
+    return os.execve(sys.executable, [sys.executable, *sys.argv], ours)
 
 
-def report(campaign: Campaign) -> None:
+def report(campaign: Any) -> None:
     faults = campaign.faults
     kinds = ", ".join(f"{n} {kind}" for kind, n in faults.done.most_common())
     print(f"  seed {campaign.plan.seed}: {faults.n_kills} kills among {faults.done.total()} faults ({kinds})")
@@ -120,4 +120,10 @@ def report(campaign: Campaign) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    shim = on_shim()
+    try:
+        code = main(shim)
+    finally:
+        if shim is not None:
+            shutil.rmtree(shim.folder.parent, ignore_errors=True)
+    sys.exit(code)

@@ -1,4 +1,4 @@
-"""Askers and clerks: they ask question after question, make keys and revoke them, and note what they were told."""
+"""Askers and clerks: they ask questions, make keys and revoke them, and note what they were told."""
 
 import contextlib
 import random
@@ -138,7 +138,7 @@ def _by_itself(ground: Ground, space: Space, room: Callable[[], Room]) -> Ask:
 
 
 def keep_keys(ground: Ground, number: int, life: int, seed: int) -> None:
-    """Be a clerk until the round stops: make keys, revoke some, and count requests of a key that all share."""
+    """Be a clerk until the round stops: make keys, revoke some, and count requests of a key all share."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     spoil(ground.broken)
     chance = random.Random(f"{seed} clerk {number} {life}")

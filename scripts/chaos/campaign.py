@@ -1,5 +1,6 @@
 """The campaign: rounds of askers under load, faults among them, and a judge who looks at the ledger."""
 
+import gc
 import importlib.util
 import json
 import multiprocessing
@@ -95,6 +96,7 @@ class Campaign:
             folder, where, keys, n_askers=plan.n_askers, n_by_service=plan.n_by_service,
             n_questions=plan.n_questions, broken=plan.broken, with_groups=with_groups,
         )  # fmt: skip
+        gc.freeze()  # a child that is forked does not copy what it never looks at
         crew = Crew(ground, plan, self.n_ended)
         self.faults.begin(ground, crew)
         crew.start()
@@ -108,8 +110,15 @@ class Campaign:
         self.counts.update(verdict.get("counts", {}))
         self.trouble.update(verdict.get("trouble", {}))
         self.longest = max(self.longest, verdict.get("longest", 0.0))
-        if not self.violations:
+        if self.violations:
+            self._keep_lines(ground)
+        else:
             shutil.rmtree(folder / "watched")
+        n, n_kills = self.faults.done.total(), self.faults.n_kills
+        kind, answers = " with groups" * with_groups, self.counts["acknowledged"]
+        print(
+            f"  {self.n_rounds} rounds, the last one{kind}: {n} faults, {n_kills} of them kills; {answers} answers"
+        )
 
     def _harm(self, ground: Ground) -> dict[str, Any]:
         """Do harm at random moments, and look at the ledger again and again, until the budget is gone."""
@@ -135,6 +144,14 @@ class Campaign:
         verdict = self._judge.look(ground.folder)
         self.violations += verdict["violations"]
         return verdict
+
+    def _keep_lines(self, ground: Ground) -> None:
+        """Write the lines of a database beside the notes, as evidence; a file is there itself."""
+        if self._cluster is not None:
+            name = ground.where.rpartition("/")[2]
+            with (ground.folder / "lines.jsonl").open("w") as file:
+                for row in self._cluster.sql("SELECT * FROM tellers_lines ORDER BY number", name):
+                    file.write(json.dumps(row, default=str) + "\n")
 
     def _new_database(self) -> str:
         from tellers.ledger.sql import migrate

@@ -29,7 +29,7 @@ N_ROWS = 3  # rows in a question
 N_QUESTIONS = 1500  # keys in one space, more than any round asks
 N_TEACHERS, N_CLASSES = 50, 10
 # Labels are nearly all chance, about half of them silence: two draws under one key would seldom agree.
-MECHANISM = ConfidentGNMax(sigma=40.0, threshold=9, sigma_threshold=25.0)
+MECHANISM = ConfidentGNMax(sigma=40.0, threshold=9.0, sigma_threshold=25.0)
 WEIGHTS = {"low": 1, "high": 2}
 RATE = 25
 """How often a minute the clerks' common key may ask."""
@@ -140,7 +140,7 @@ def make_ground(
     folder: Path, where: str, keys: str, *, n_askers: int, n_by_service: int, n_questions: int, broken: str,
     with_groups: bool,
 ) -> Ground:  # fmt: skip
-    """Make a ledger with its budget and accounts, keys, the settings of a service, and facts for the judge."""
+    """Make a ledger with its accounts, keys, the settings of a service, and facts for the judge."""
     spaces = tuple(Space(k, by_service=2 * k < n_by_service) for k in range((n_askers + 1) // 2))
     groups: tuple[Group, ...] = ()
     if with_groups:
@@ -158,8 +158,8 @@ def make_ground(
     port = free_port()
     ground = Ground(folder, where, keys, _budget_for(price, n_questions), port, spaces, broken, groups)
     text = _SETTINGS.format(
-        sigma=MECHANISM.sigma, threshold=float(MECHANISM.threshold), sigma_threshold=MECHANISM.sigma_threshold,
-        url=json.dumps(where), epsilon=ground.budget.epsilon, delta=DELTA, keys=json.dumps(keys), port=port,
+        sigma=MECHANISM.sigma, threshold=MECHANISM.threshold, url=json.dumps(where), keys=json.dumps(keys),
+        sigma_threshold=MECHANISM.sigma_threshold, epsilon=ground.budget.epsilon, delta=DELTA, port=port,
     )  # fmt: skip
     if ground.plan is not None:
         (folder / "plan.json").write_text(json.dumps(plan_as_dict(ground.plan)))

@@ -1,6 +1,6 @@
 """The judge: the ledger against everybody's notes, whoever was killed. It uses nothing of what it judges.
 
-`python judging.py` reads requests, lines of JSON with the `folder` of a round, and answers each with a verdict.
+`python judging.py` reads requests, lines of JSON with the `folder` of a round, and answers with a verdict.
 Labels are priced by `pricing`, and the ledger is read by `reading`; both are the judge's own.
 """
 
@@ -19,7 +19,7 @@ from reading import MAIN, Account, Books, Question, broken_links, query, read_ro
 
 _SLOW = 10.0  # seconds
 _MOST = 1.03
-"""How much more than we work out may be charged: prices are rounded up, and are for noise of whole numbers."""
+"""How much more than we work out may be charged: prices are rounded up, and for noise of whole numbers."""
 
 _SPARE_COUNTS = ("client", "service", "pause", "everything", "disk full", "read-only", "changed line")
 
@@ -174,6 +174,7 @@ class Case:
     def _check_items(self) -> None:
         """See that items by kind of outcome are not below what a query costs, and not far above it."""
         self._least: dict[bool, Floats] = {}
+        self._known_costs: dict[Any, tuple[Floats, Floats]] = {}
         if self.facts["groups"]:
             return  # by curves alone; every charge is compared
         prices, known = self._priced((), 1), self.facts["mechanism"]
@@ -212,24 +213,25 @@ class Case:
         return n_votes / self.facts["mechanism"]["n_teachers"]
 
     def _costs(
-        self, account: str | None, absent: tuple[str, ...], labels: list[int] | None
+        self, account: str, absent: tuple[str, ...], labels: list[int] | None
     ) -> tuple[Floats, Floats]:
-        """Return the least and the most that an account pays for labels, or for a question without any yet."""
+        """Return the least and the most that an account pays for labels, or for a question without any."""
         n_silent = 0 if labels is None else sum(label < 0 for label in labels)
+        asked = (account, absent, n_silent)
+        if asked not in self._known_costs:
+            self._known_costs[asked] = self._cost(account, absent, n_silent)
+        return self._known_costs[asked]
+
+    def _cost(self, account: str, absent: tuple[str, ...], n_silent: int) -> tuple[Floats, Floats]:
         n_answered = self.facts["n_rows"] - n_silent
         present = self._present(absent)
         weights = [present[account]] if account in present else list(present.values()) or [1]
         every = [self._priced(absent, weight) for weight in weights]
-        least = np.max([one.cost(n_silent, n_answered) for one in every], axis=0)
-        most = np.max(
-            [np.maximum(one.most(n_silent, n_answered), one.cost(n_silent, n_answered)) for one in every],
-            axis=0,
-        )
+        least = most = np.max([one.cost(n_silent, n_answered) for one in every], axis=0)
         if self._least:
+            # Check and answer have a joint price where that is less: seen to be enough, and at most both.
             least = n_silent * self._least[False] + n_answered * self._least[True]
-        else:
-            # Groups pay check and answer one by one, so that what they cost is known from both sides.
-            most = least
+            most = np.maximum(most, np.max([one.most(n_silent, n_answered) for one in every], axis=0))
         return least * (1 - NEAR), most * _MOST
 
     def _check_question(self, key: str, question: Question) -> None:
@@ -244,38 +246,27 @@ class Case:
         self.verdict.expect(not missing, f"{key}: not charged to {', '.join(sorted(missing))!r}")
         self.verdict.expect(question.bills.keys() <= payers, f"{key}: charged to others")
         for name in payers & question.bills.keys():
-            who = name if name != MAIN else "the data"
-            reserved, charged = (
-                self.books.curve(question.bills[name]),
-                self.books.curve(question.charged[name]),
-            )
-            least, most = self._costs(name, absent, None)
-            self.verdict.expect(
-                (reserved >= least).all(), f"{key}: less than its price was reserved for {who}"
-            )
-            self.verdict.expect(
-                (reserved <= most).all(), f"{key}: more than its price was reserved for {who}"
-            )
-            if question.settled is None:
-                self.verdict.expect(
-                    charged is not None and (charged == reserved).all(), f"{key}: not in full"
-                )
-                continue
-            if question.labels is None:
-                self.verdict.expect(False, f"{key}: settled without its labels")
-                continue
-            right = len(question.labels) == self.facts["n_rows"]
-            self.verdict.expect(right, f"{key}: {len(question.labels)} labels are on the ledger")
-            least, most = self._costs(name, absent, question.labels)
-            self.verdict.expect(
-                (charged >= least).all(), f"{key}: {who} was charged less than its labels cost"
-            )
-            self.verdict.expect(
-                (charged <= most).all(), f"{key}: {who} was charged more than its labels cost"
-            )
+            self._check_charge(key, question, name, absent)
         for name in absent:
             gone = self._is_short(name, (), 0, question.line)
             self.verdict.expect(gone, f"{key}: {name} was left out, with budget left")
+
+    def _check_charge(self, key: str, question: Question, name: str, absent: tuple[str, ...]) -> None:
+        """Compare what one account pays with what the labels cost, at every order."""
+        expect, who = self.verdict.expect, name if name != MAIN else "the data"
+        reserved = self.books.curve(question.bills[name])
+        charged = self.books.curve(question.charged[name])
+        least, most = self._costs(name, absent, None)
+        expect((reserved >= least).all(), f"{key}: less than its price was reserved for {who}")
+        expect((reserved <= most).all(), f"{key}: more than its price was reserved for {who}")
+        if question.settled is None:
+            return
+        if question.labels is None or len(question.labels) != self.facts["n_rows"]:
+            expect(False, f"{key}: settled without its labels")
+            return
+        least, most = self._costs(name, absent, question.labels)
+        expect((charged >= least).all(), f"{key}: {who} was charged less than its labels cost")
+        expect((charged <= most).all(), f"{key}: {who} was charged more than its labels cost")
 
     def _is_short(self, account: str, absent: tuple[str, ...], first: int, last: int) -> bool:
         """Return whether an account could not pay for a question, somewhere among these lines."""

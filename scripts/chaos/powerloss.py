@@ -1,7 +1,7 @@
 """What stands between programs and their files: a small library that notes, denies, and moves the clock.
 
-It notes every write and every flush of a watched file. When everybody was killed, `lose_power` takes back what
-was never flushed, and puts some of it on again, sector by sector: what a disk may hold after a power cut.
+It notes every write and every flush of a watched file. When everybody was killed, `lose_power` takes back
+what was never flushed, and puts some of it on again, sector by sector, as a disk may after a power cut.
 """
 
 import contextlib

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 NEAR = 1e-3
-"""By how much the product's prices may differ from ours: continuous noise for discrete, a grid for a maximum."""
+"""By how much prices may be below ours: we take continuous noise for discrete, and a grid for a maximum."""
 
 _erf = np.frompyfunc(math.erfc, 1, 1)
 
@@ -52,7 +52,7 @@ def check_price(order: float, sigma: float) -> float:
 def _most(order: float, step: float) -> float:
     """Return the largest divergence of two coins whose scores lie a step apart."""
     # At a high order the dearest gap lies far out, about as far as the order times the step.
-    at = np.linspace(-12 - order * step, 12 + order * step, 4001)
+    at = np.linspace(-12 - order * step, 12 + order * step, 801)
     values = _divergence(order, [(_tail(at), _tail(at + step)), (_tail(-at), _tail(-at - step))])
     return float(np.nanmax(values))
 

@@ -19,6 +19,7 @@ import numpy as np
 from pricing import Floats, epsilon_at
 
 T = TypeVar("T")
+_SOON = ("starting up", "recovery", "refused", "locked", "closed")
 MAIN = ""
 """The account of the data."""
 
