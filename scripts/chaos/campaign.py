@@ -116,9 +116,7 @@ class Campaign:
             shutil.rmtree(folder / "watched")
         n, n_kills = self.faults.done.total(), self.faults.n_kills
         kind, answers = " with groups" * with_groups, self.counts["acknowledged"]
-        print(
-            f"  {self.n_rounds} rounds, the last one{kind}: {n} faults, {n_kills} of them kills; {answers} answers"
-        )
+        print(f"  {self.n_rounds} rounds, the last one{kind}: {n} faults, {n_kills} kills, {answers} answers")
 
     def _harm(self, ground: Ground) -> dict[str, Any]:
         """Do harm at random moments, and look at the ledger again and again, until the budget is gone."""

@@ -17,6 +17,9 @@ import numpy as np
 from pricing import NEAR, Floats, Prices, leaks_more
 from reading import MAIN, Account, Books, Question, broken_links, query, read_rows
 
+# Whoever would import the package from here is told that there is none.
+sys.modules["tellers"] = None  # type: ignore[assignment]
+
 _SLOW = 10.0  # seconds
 _MOST = 1.03
 """How much more than we work out may be charged: prices are rounded up, and for noise of whole numbers."""
@@ -276,6 +279,11 @@ class Case:
         heights = held.heights[first : last + 1]
         return bool(heights) and max(heights) + price > held.most * (1 - 1e-9)
 
+    def _may_be_short(self, account: str, first: int, last: int) -> bool:
+        """Return whether an account could not pay, whichever other group had left by then."""
+        gone = [(), *((name,) for name in self.facts["groups"] if name != account)]
+        return any(self._is_short(account, absent, first, last) for absent in gone)
+
     def _check_refusals(self) -> None:
         """See that who was refused for want of budget was refused while there was none."""
         for notes in self.notes.values():
@@ -293,16 +301,11 @@ class Case:
                 if account not in self.books.accounts:
                     self.verdict.expect(False, f"{said['key']}: refused for an account that there is not")
                     continue
-                # Whether a group had left by then is not known: the dearer way is looked at too.
-                short = any(
-                    self._is_short(one, absent, first, last)
-                    for one in whoever
-                    for absent in [(), *((name,) for name in self.facts["groups"] if name != one)]
+                short = any(self._may_be_short(one, first, last) for one in whoever)
+                words = (
+                    f"{said['key']}: refused, with budget left for {account or 'the data'}: {said['what']}"
                 )
-                whose = account or "the data"
-                self.verdict.expect(
-                    short, f"{said['key']}: refused, with budget left for {whose}: {said['what']}"
-                )
+                self.verdict.expect(short, words)
 
     # --- Keys ---
 
@@ -362,10 +365,9 @@ class Case:
                 met = said["met"] or "nothing said"
                 self.verdict.trouble[f"{said['key']} took {said['seconds']:.1f} s; on the way: {met}"] = 1
         last = len(self.rows) - 1
-        no_group = bool(self.facts["groups"]) and all(
-            self._is_short(name, (), last, last) for name in self.facts["groups"]
-        )
-        self.verdict.is_dry = self._is_short(MAIN, (), last, last) or no_group
+        groups = list(self.facts["groups"])
+        no_group = bool(groups) and all(self._may_be_short(name, last, last) for name in groups)
+        self.verdict.is_dry = no_group or self._may_be_short(MAIN, last, last)
 
 
 def _journal(path: Path) -> Notes:
