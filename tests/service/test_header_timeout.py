@@ -12,10 +12,15 @@ uvicorn = pytest.importorskip("uvicorn")
 
 from tellers.service import ServiceSettings  # noqa: E402
 from tellers.service import _server as serving  # noqa: E402
-from tellers.service._connections import MAX_HEADER_BYTES, Connection, Deadlines  # noqa: E402
+from tellers.service._connections import (  # noqa: E402
+    MAX_HEADER_BYTES,
+    Connection,
+    ConnectionBudget,
+    Deadlines,
+)
 
 SECONDS = 1.2
-Soon = functools.partial(Connection, deadlines=Deadlines(head=SECONDS, idle=60))
+Soon = functools.partial(Connection, budget=ConnectionBudget(100), deadlines=Deadlines(head=SECONDS, idle=60))
 
 
 async def slow_app(scope, receive, send):
@@ -128,5 +133,5 @@ def test_a_service_speaks_it(monkeypatch, place):
     monkeypatch.setattr(uvicorn, "Config", config)
     with pytest.raises(Stop):
         serving.serve(place.settings, log_stream=place.log)
-    assert given["http"] is Connection
+    assert given["http"].func is Connection
     assert isinstance(place.settings, ServiceSettings)

@@ -195,14 +195,14 @@ class Connection(HttpToolsProtocol):
     def __init__(
         self,
         *given: Any,
-        budget: ConnectionBudget | None = None,
+        budget: ConnectionBudget,
         deadlines: Deadlines | None = None,
         **named: Any,
     ) -> None:
         super().__init__(*given, **named)
         # Nothing may come after a request that asks to close.
         self.parser.set_dangerous_leniencies(lenient_data_after_close=False)
-        self.budget = budget or ConnectionBudget(1000)
+        self.budget = budget
         self.deadlines = deadlines or Deadlines()
         self.address, self.deadline = "", math.inf
         self._opening: asyncio.Task[Any] | None = None
@@ -504,6 +504,10 @@ async def listening_sockets(host: str, port: int, *, backlog: int = 2048) -> lis
     try:
         for family, _, _, _, place in dict.fromkeys(found):
             sockets.append(socket.create_server(place[:2], family=family, backlog=backlog))
+            if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+                # Passed on to what is accepted: a response that is not read waits here, where it is counted,
+                # and not in megabytes of the system.
+                sockets[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, WRITE_BYTES)
     except OSError:
         for opened in sockets:
             opened.close()

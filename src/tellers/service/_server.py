@@ -61,6 +61,7 @@ def serve(
             "fewer connections, for want of open files", n_connections=n_connections
         )
     budget = ConnectionBudget(n_connections, per_address=limits.connections_per_address)
+    connect = partial(Connection, budget=budget)
 
     class ReadyServer(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -70,13 +71,15 @@ def serve(
                 listening = sockets or await listening_sockets(server.host, server.port)
             except OSError as error:
                 app.state.service.log.error(
-                    "cannot listen", host=server.host, port=server.port, why=error.strerror
+                    "cannot listen",
+                    host=server.host,
+                    port=server.port,
+                    why=str(error.strerror).lower(),
                 )
                 await self.lifespan.shutdown()
                 sys.exit(3)
             make = partial(
-                Connection, config=self.config, server_state=self.server_state,
-                app_state=self.lifespan.state, budget=budget,
+                connect, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
             )  # fmt: skip
             listener = Listener(listening, make, budget=budget, context=self.config.ssl)
             self.servers = [listener]  # type: ignore[list-item]
@@ -86,8 +89,9 @@ def serve(
                 ready(app.state.service, replace(server, port=port).address)
 
     running = ReadyServer(uvicorn.Config(
-        app, log_config=None, access_log=False, server_header=False, http=Connection, proxy_headers=False,
-        ws="none", lifespan="on", timeout_graceful_shutdown=server.shutdown_seconds or None,
+        app, log_config=None, access_log=False, server_header=False, proxy_headers=False, ws="none",
+        http=connect, lifespan="on",  # type: ignore[arg-type]
+        timeout_graceful_shutdown=server.shutdown_seconds or None,
         ssl_certfile=str(settings.path(server.tls_cert)) if server.is_tls else None,
         ssl_keyfile=str(settings.path(server.tls_key)) if server.is_tls else None,
     ))  # fmt: skip
