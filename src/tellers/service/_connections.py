@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import logging
 import math
 import socket
 import ssl
@@ -18,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from ._problems import HttpProblem
 
 MAX_HEADER_BYTES = 32_768
-MAX_PIPELINED = 16
+MAX_PIPELINED = 8
 DRAIN_BYTES = 1_048_576
 WRITE_BYTES = 65_536
 """What may wait to be sent before whoever writes waits too."""
@@ -27,6 +28,7 @@ _RESERVED_FILES = 256
 _ACCEPTED_AT_ONCE = 32
 _FRAMING = 8  # bytes around each byte of a body: chunks of one byte take five
 _SAID_EVERY = 60.0
+_LOG = logging.getLogger("uvicorn.error")  # which the log of a service takes over
 
 
 @dataclass(frozen=True)
@@ -129,14 +131,14 @@ class ConnectionBudget:
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
+        self._timer = loop.call_later(self.every, self._sweep, loop) if len(self) else None
         for connection in (*self._strangers, *self._known):
             if connection.deadline <= now:
                 connection.expire(now)
         if self.n_shed > self._n_said and now >= self._said + _SAID_EVERY:
             n_new, self._said, self._n_said = self.n_shed - self._n_said, now, self.n_shed
             words = "%d connections without a key, or idle, were closed to make room; %d are open"
-            next(iter(self._known or self._strangers)).logger.warning(words, n_new, len(self))
-        self._timer = loop.call_later(self.every, self._sweep, loop) if len(self) else None
+            _LOG.warning(words, n_new, len(self))
 
 
 def allowed_connections(wanted: int) -> int:

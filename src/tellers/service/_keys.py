@@ -7,9 +7,9 @@ import math
 import os
 import re
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -150,10 +150,12 @@ TOKEN = re.compile(r"tlr_([a-z2-7]{12})_([A-Za-z0-9_-]{43})")
 _ID = re.compile(r"[a-z2-7]{12}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
-# Each check takes some MiB of memory and a core: strangers who guess keys must not take all of it, nor keep
-# those waiting whose key has an id that exists, of 60 random bits.
-_CHECKS = threading.BoundedSemaphore(3)
-_GUESSES = threading.BoundedSemaphore(1)
+# Each check takes 19 MiB, which a thread does not give back, and a core: there are few threads for it, and one
+# for unknown ids (60 random bits: a guess), so that no guess keeps a key waiting.
+_CHECKS = ThreadPoolExecutor(3, "check")
+_GUESSES = ThreadPoolExecutor(1, "guess")
+_GUESS_SHARE = 1 / 3
+_guessing_from = [0.0]
 
 
 @dataclass(frozen=True)
@@ -244,15 +246,11 @@ class KeyStore:
         if parts is None:
             return None
         found = self._row(parts[1])
-        key, hashed = found if found is not None else (None, _stand_in())
-        from argon2.exceptions import VerificationError
-
-        with _CHECKS if key is not None else _GUESSES:
-            try:
-                hasher().verify(hashed, parts[2])
-            except VerificationError:
-                return None
-        return key
+        if found is None:
+            _GUESSES.submit(_guess, parts[2]).result()
+            return None
+        key, hashed = found
+        return key if _CHECKS.submit(_matches, hashed, parts[2]).result() else None
 
     def revoke(self, number: str) -> Key:
         """Revoke a key by its id; it opens nothing from the next request on."""
@@ -335,6 +333,23 @@ def hasher() -> "PasswordHasher":
     except ImportError as error:
         raise MissingExtra("Keys need argon2: pip install 'tellers[service]'") from error
     return PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
+
+
+def _matches(hashed: str, secret: str) -> bool:
+    from argon2.exceptions import VerificationError
+
+    try:
+        return hasher().verify(hashed, secret)
+    except VerificationError:
+        return False
+
+
+def _guess(secret: str) -> None:
+    """Take as long as for a known id, and leave the core to others before the next one."""
+    time.sleep(max(0.0, _guessing_from[0] - time.monotonic()))
+    begun = time.monotonic()
+    _matches(_stand_in(), secret)
+    _guessing_from[0] = begun + (time.monotonic() - begun) / _GUESS_SHARE
 
 
 @cache

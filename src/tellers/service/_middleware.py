@@ -108,7 +108,10 @@ class KeyMiddleware:
             try:
                 request.state.key = await self._admit(request)
             except HttpProblem as problem:
-                await problem.response(scope["state"]["request_id"])(scope, receive, send)
+                response = problem.response(scope["state"]["request_id"])
+                if "key_id" not in scope["state"]:
+                    response.headers["Connection"] = "close"  # nothing more is read of a stranger
+                await response(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 
