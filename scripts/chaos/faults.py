@@ -25,6 +25,7 @@ FAULTS = {
     "database server": (0, 6),
     "everything": (5, 3),
     "power loss": (10, 9),
+    "flush": (5, 3),
     "pause of a client": (7, 6),
     "pause of the service": (4, 4),
     "pause of the database": (0, 4),
@@ -33,8 +34,8 @@ FAULTS = {
     "read-only": (3, 2),
     "changed line": (3, 0),
 }
-_KILLS = ("client", "service", "database backend", "database server", "everything", "power loss")
-_BY_SHIM = ("power loss", "clock", "disk full", "read-only")
+_KILLS = ("client", "service", "database backend", "database server", "everything", "power loss", "flush")
+_BY_SHIM = ("power loss", "flush", "clock", "disk full", "read-only")
 _ERRORS = {"disk full": errno.ENOSPC, "read-only": errno.EROFS}
 _SOON = 60.0
 
@@ -115,6 +116,8 @@ class Faults:
             hanging = self._cluster.freeze()
             time.sleep(chance.uniform(0.1, 2.0))
             self._cluster.thaw(hanging)
+        elif kind == "flush":
+            self._cut_after_a_flush_that_was_not()
         elif kind == "clock":
             self._tell(clock=chance.choice((0.0, 1.0, -1.0)) * 10 ** chance.uniform(0, 5.5))
         else:
@@ -129,7 +132,7 @@ class Faults:
         if self._cluster is not None:
             self._cluster.kill()
         folder = self._ground.folder / "watched" if self._cluster is None else self._cluster.data
-        if kind == "power loss":
+        if kind in ("power loss", "flush"):
             assert self._shim is not None
             self.lost.update(lose_power(self._shim, folder, self._chance))
         elif self._shim is not None:
@@ -143,6 +146,18 @@ class Faults:
         crew.start()
         return found
 
+    def _cut_after_a_flush_that_was_not(self) -> None:
+        """Kill somebody who was about to flush, and all others; and cut the power when the next ones are there.
+
+        What was written and not flushed is seen by whoever comes, and must not be told before it is durable.
+        """
+        self._tell(fatal=True)
+        time.sleep(self._chance.uniform(0.0, 0.2))
+        self._kill_all("everything")
+        self._tell()
+        time.sleep(self._chance.uniform(0.0, 0.3))
+        self._kill_all("flush")
+
     def _pause(self, processes: list[int]) -> None:
         for process in processes:
             with contextlib.suppress(ProcessLookupError):
@@ -152,10 +167,10 @@ class Faults:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGCONT)
 
-    def _tell(self, *, clock: float | None = None, deny: int = 0) -> None:
+    def _tell(self, *, clock: float | None = None, deny: int = 0, fatal: bool = False) -> None:
         if self._shim is not None:
             self._clock = self._clock if clock is None else clock
-            self._shim.tell(clock=self._clock, deny=deny)
+            self._shim.tell(clock=self._clock, deny=deny, fatal=fatal)
 
     def _note(self, said: dict[str, Any]) -> None:
         with (self._ground.folder / "faults.jsonl").open("a") as file:

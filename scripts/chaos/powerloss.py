@@ -71,10 +71,11 @@ class Shim:
             "CHAOS_LOG": str(self.notes), "CHAOS_WATCH": watched,
         }  # fmt: skip
 
-    def tell(self, *, clock: float = 0.0, deny: int = 0) -> None:
-        """Say by how many seconds the wall clock is wrong, and with which error writes are refused."""
+    def tell(self, *, clock: float = 0.0, deny: int = 0, fatal: bool = False) -> None:
+        """Say by how many seconds the wall clock is wrong, with which error writes are refused, and if the
+        next flush kills whoever wants it."""
         with self.control.open("r+b") as file, mmap.mmap(file.fileno(), 16) as seen:
-            seen[:12] = struct.pack("<qi", int(clock * 1e9), deny)
+            seen[:] = struct.pack("<qii", int(clock * 1e9), deny, fatal)
 
     def clear(self) -> None:
         """Forget what was noted; nobody writes meanwhile."""

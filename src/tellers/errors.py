@@ -7,6 +7,7 @@
       LedgerConflict     a key was used for two different questions, or the books are not what they were
         KeyReused        a key was asked before, with another question
         Unsettled        a key was reserved and never settled: somebody is at it, or was interrupted
+      Unwitnessed        an answer is on the books, and the witness that must know of it does not answer
       ClipsRefused       recordings that cannot be used, where that was to stop the run
       ConfigError        a settings file, or settings made in Python, that cannot be run
       MissingExtra       an optional library is needed and not installed
@@ -57,6 +58,10 @@ class KeyReused(LedgerConflict):
 
 class Unsettled(LedgerConflict):
     """A key is on the books without an outcome; its price stays charged and no label came of it."""
+
+
+class Unwitnessed(TellersError, OSError):
+    """An answer is on the books and was not told: the ledger's witness does not answer. Ask again."""
 
 
 class TeacherFailed(TellersError, RuntimeError):

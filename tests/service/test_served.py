@@ -137,9 +137,11 @@ def test_the_folder_of_a_run_brings_its_own_terms(tmp_path):
         labels = LabelService(served, ledger, noise.secure())
         # What the run has spent is spent.
         assert labels.budget_status().epsilon_spent > 0
-        n_before = len(labels.releases())
+        n_before = labels.releases(after=0, limit=0)[1]
         assert labels.ask("alice", "k1", pool=[0, 59])[0].labels.shape == (2,)
-        assert [student for _, student, _, _ in labels.releases()] == [""] * n_before + ["alice"]
+        page, total = labels.releases(after=0, limit=1000)
+        assert [student for _, student, _, _ in page] == [""] * n_before + ["alice"]
+        assert total == n_before + 1 == labels.releases("alice", after=0, limit=9)[1] + n_before
     assert json.dumps(result.as_dict())
 
 

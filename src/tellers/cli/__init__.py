@@ -31,7 +31,7 @@ VERBS = (
     "ask", "collaborate",
 )  # fmt: skip
 # One module each, with verbs of its own in `COMMANDS` and what they are about in `HELP`.
-GROUPS = ("keys", "ledger", "party", "audio")
+GROUPS = ("keys", "ledger", "witness", "party", "audio")
 
 _HELP = """Learn from data that must not leave the room, and know what it cost.
 

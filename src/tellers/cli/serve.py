@@ -5,6 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -110,7 +111,7 @@ def command(
     trust_ledger: Annotated[
         bool,
         options.option(
-            "Serve a ledger that lost what was seen of it: a new one, or a backup that was checked.",
+            "Serve a ledger without what its witness saw: a new one, or a backup that was checked; for once.",
             "--trust-ledger",
         ),
     ] = False,
@@ -142,8 +143,15 @@ def command(
 
     if check:
         from ..privacy import noise
+        from ..service._keys import KeyStore
         from ..service._labels import LabelService
-        from ..service._ledger import open_groups, open_service_ledger, open_vault, wait_for_databases
+        from ..service._ledger import (
+            open_anchors,
+            open_groups,
+            open_service_ledger,
+            open_vault,
+            wait_for_databases,
+        )  # fmt: skip
         from ..service._teachers import open_served
 
         served = open_served(settings)
@@ -151,6 +159,9 @@ def command(
             wait_for_databases(settings, served.ledger, wait, say=None if as_json else waiting())
         open_vault(settings)
         with open_service_ledger(served.ledger, served.accountant, name=settings.ledger.name) as ledger:
+            with closing(KeyStore(settings.place(settings.keys.store))) as store:
+                for anchor in open_anchors(settings, store, ledger, served.ledger):
+                    anchor.require()
             open_groups(settings, ledger, served.plan, delta=served.budget.delta)
             left = LabelService(served, ledger, noise.secure()).budget_status()
         told = {

@@ -4,6 +4,7 @@ from .. import _lazy
 
 _HOME = {
     "AccountState": ".base",
+    "Anchor": ".witness",
     "Charge": ".base",
     "Entry": ".base",
     "Ledger": ".base",
@@ -11,9 +12,11 @@ _HOME = {
     "SqliteLedger": ".sqlite",
     "Ticket": ".base",
     "Vault": ".vault",
+    "Witness": ".witness",
     "export_ledger": ".opening",
     "import_ledger": ".opening",
     "open_group_accounts": ".base",
     "open_ledger": ".opening",
+    "open_witness": ".witness",
 }
 __all__, __getattr__, __dir__ = _lazy(__name__, _HOME)

@@ -249,19 +249,18 @@ class ChainedLedger(ABC):
             self._state = None
             raise
         if self._state is not None:
-            head = self._show(self._state).head
+            self._show(self._state)
             if settling:
                 try:
-                    self._require_anchored(head.number)
+                    self._require_anchored(self._known)
                 except Exception as error:
                     for task in settling:
                         task.error = error
 
-    def _require_anchored(self, number: int) -> None:
-        """See that the anchor took a line that is not older than the one of this number."""
-        if self.anchor is not None and number > self._anchored:
-            head = self.newest.head
-            self.anchor(Head(head.number, head.hash))
+    def _require_anchored(self, head: Head | None) -> None:
+        """See that the anchor took a line that is not older than this one, before it is told to anybody."""
+        if self.anchor is not None and head is not None and head.number > self._anchored:
+            self.anchor(head)
             self._anchored = max(self._anchored, head.number)
 
     def _show(self, state: LedgerState) -> View:
@@ -372,18 +371,20 @@ class ChainedLedger(ABC):
     def find(self, key: str) -> Release | None:
         """Return the recorded release of a key, or None."""
 
-        def look(store: LineStore) -> Release | None:
+        def look(store: LineStore) -> tuple[Release | None, Head | None]:
             settled = store.named("settled", [key]).get(key)
             if settled is None:
-                return None
+                return None, None
             outcome = _body(settled)
             if outcome["release"] is None:
-                return None
+                return None, None
             state = self._view_of(settled, store).state
-            self._require_anchored(settled.number)
-            return read_release(outcome, state.bills.price(state.bills.read(outcome["charged"])))
+            release = read_release(outcome, state.bills.price(state.bills.read(outcome["charged"])))
+            return release, Head(settled.number, settled.hash)
 
-        return self._look(look)
+        release, head = self._look(look)
+        self._require_anchored(head)
+        return release
 
     def asked(self, key: str) -> dict[str, Any] | None:
         """Return the event that a key was reserved for, settled or not, or None."""
@@ -414,7 +415,9 @@ class ChainedLedger(ABC):
         wanted = numbers[after : None if limit is None else after + limit].tolist()
         found: list[Entry] = []
         for at in range(0, len(wanted), _PAGE):
-            found += self._look(partial(self._page, wanted[at : at + _PAGE]))
+            page, head = self._look(partial(self._page, wanted[at : at + _PAGE]))
+            self._require_anchored(head)
+            found += page
         return found
 
     def _numbers(self, store: LineStore, begins: str) -> NDArray[np.int64]:
@@ -429,20 +432,21 @@ class ChainedLedger(ABC):
         self._listed[begins] = last, known
         return known
 
-    def _page(self, numbers: Sequence[int], store: LineStore) -> list[Entry]:
+    def _page(self, numbers: Sequence[int], store: LineStore) -> tuple[list[Entry], Head | None]:
         reserved = store.numbered(numbers)
         if [line.number for line in reserved] != list(numbers):
             raise self._lost()
         settled = store.named("settled", [line.key for line in reserved])
         if not reserved:
-            return []
+            return [], None
         newest = max([reserved[-1], *settled.values()], key=lambda line: line.number)
         state = self._view_of(newest, store).state
-        self._require_anchored(max([line.number for line in settled.values()], default=-1))
         for line in (*reserved, *settled.values()):
             if not line.is_intact:
                 raise changed(line.number)
-        return [state.entry(line, settled.get(line.key), store) for line in reserved]
+        told = max(settled.values(), key=lambda line: line.number, default=None)
+        head = None if told is None else Head(told.number, told.hash)
+        return [state.entry(line, settled.get(line.key), store) for line in reserved], head
 
     def lines(self) -> Iterator[Line]:
         """Yield the chain as it is written, every line checked against the one before."""

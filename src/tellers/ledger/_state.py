@@ -57,6 +57,7 @@ class AccountSums:
     events: int = 0
     deltas: dict[float, int] = field(default_factory=dict)
     held: int = 0
+    _ones: dict[tuple[str, int | None], int] = field(default_factory=dict)  # whole steps by item and kind
     _spent: Price | None = None
 
     def copy(self) -> "AccountSums":
@@ -93,7 +94,9 @@ class AccountSums:
         """Return the value of a payment at the order of this account's budget, in whole steps."""
         if self.accountant.clock is not None:
             return 0
-        return sum(n * self._one(name, kind) for n, name, kind in payment.terms)
+        return sum(
+            n * (self._ones.get((name, kind)) or self._one(name, kind)) for n, name, kind in payment.terms
+        )
 
     def _one(self, name: str, kind: int | None) -> int:
         curve, order = self.bills.items[name].curve(kind), self.accountant.held_at
@@ -104,7 +107,8 @@ class AccountSums:
                 "the default grid, or name one of their orders: Accountant(budget, order=...)."
             )
         value = float(curve.values[at[0]])
-        return math.ceil(value * _STEPS) if value < math.inf else _INFINITE
+        steps = self._ones[name, kind] = math.ceil(value * _STEPS) if value < math.inf else _INFINITE
+        return steps
 
     @property
     def spent(self) -> Price:

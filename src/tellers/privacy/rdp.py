@@ -8,6 +8,7 @@ to (epsilon, delta) once, at the end.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,6 +41,9 @@ def check_orders(orders: ArrayLike | None) -> Floats:
     """Return a valid order grid, the default one for None."""
     if orders is None or orders is DEFAULT_ORDERS:
         return DEFAULT_ORDERS
+    known = _CHECKED.get(id(orders))
+    if known is not None and known is orders:
+        return known
     grid = np.array(orders, dtype=np.float64)
     if grid.ndim != 1 or grid.size == 0:
         raise ValueError(f"Expected a non-empty one-dimensional grid of orders, got shape {grid.shape}.")
@@ -49,7 +53,12 @@ def check_orders(orders: ArrayLike | None) -> Floats:
     if np.any(np.diff(grid) <= 0):
         raise ValueError("Expected strictly increasing Rényi orders; sort them and drop repeats.")
     grid.flags.writeable = False
+    _CHECKED[id(grid)] = grid
     return grid
+
+
+# Grids that were looked at, which nobody can write to since: curves share them.
+_CHECKED: "WeakValueDictionary[int, Floats]" = WeakValueDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +85,11 @@ class RdpCurve:
             raise ValueError(
                 f"Expected one Rényi value per order, {orders.size} of them, got shape {values.shape}."
             )
-        if np.any(np.isnan(values)):
-            raise ValueError(
-                f"Expected Rényi values without NaN, got NaN at order {orders[np.isnan(values)][0]:g}."
-            )
-        if np.any(values < 0):
+        if not (values >= 0).all():
+            if np.any(np.isnan(values)):
+                raise ValueError(
+                    f"Expected Rényi values without NaN, got NaN at order {orders[np.isnan(values)][0]:g}."
+                )
             raise ValueError(
                 f"Expected Rényi values >= 0, got a negative one at order {orders[values < 0][0]:g}."
             )

@@ -2,7 +2,8 @@
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import ArrayLike
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .personal.plan import PersonalPlan
 
 _SETTLE_TRIES = 3
+_MOST_PRICES = 1000
 
 
 class Voters(Protocol):
@@ -77,6 +79,7 @@ class Room:
     plan: "PersonalPlan | None" = None
     exhausted_leave: bool = False
     absent: tuple[str, ...] = ()
+    _prices: dict[tuple[object, ...], RdpCurve] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.plan is not None and answers_of(self.mechanism) != OneOf.kind:
@@ -104,7 +107,14 @@ class Room:
         """
         if self.plan is not None:
             return RdpCurve.largest(self._present(self.absent).prices(n_queries, key="").values())
-        return price_of(self.mechanism, Unit(), n_queries, **self._public())
+        public = self._public()
+        wanted = (n_queries, *public.items())
+        price = self._prices.get(wanted)
+        if price is None:
+            if len(self._prices) >= _MOST_PRICES:
+                self._prices.clear()
+            price = self._prices[wanted] = price_of(self.mechanism, Unit(), n_queries, **public)
+        return price
 
     def ask(
         self, X: Any, *, key: str, student: ArrayLike | None = None, account: str | None = None
@@ -292,10 +302,13 @@ class Room:
         assert self.plan is not None
         return (self.plan.without(absent) if absent else self.plan).using(self.mechanism)
 
+    @cached_property
+    def _listens(self) -> bool:
+        return "student" in inspect.signature(self.mechanism.release).parameters
+
     def _context(self, student: ArrayLike | None, n: int) -> dict[str, Any]:
         # Asked for before anything is charged: a forgotten argument must not cost a batch.
-        listens = "student" in inspect.signature(self.mechanism.release).parameters
-        name = type(self.mechanism).__name__
+        listens, name = self._listens, type(self.mechanism).__name__
         if listens and student is None:
             raise TypeError(f"Expected student probabilities for {name}, got none. Nothing was charged.")
         if student is None:

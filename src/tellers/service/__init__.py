@@ -12,6 +12,7 @@ _HOME = {
     "ServerConfig": ".settings",
     "ServiceSettings": ".settings",
     "VaultConfig": ".settings",
+    "WitnessConfig": ".settings",
     "create_app": ".app",
     "parse_settings": ".settings",
     "read_settings": ".settings",

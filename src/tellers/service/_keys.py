@@ -1,4 +1,4 @@
-"""The store of keys: argon2id hashes, requests per minute, and the last hash seen of each ledger.
+"""The store of keys: argon2id hashes, requests per minute, and, as a witness, the last line of each ledger.
 
 A key itself is shown once, when it is made. All processes of a service share the counts.
 """
@@ -7,9 +7,9 @@ import math
 import os
 import re
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +24,8 @@ from ..ledger.opening import is_url
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
+
+    from ..ledger.sql._witness import TableWitness
 
 WINDOW = 60
 """Seconds; a limit holds in any so many of them."""
@@ -55,9 +57,16 @@ _MINE = "FROM tellers_rates WHERE who = :who AND second >= :first"
 _HIT = sql.text(
     "INSERT INTO tellers_rates (who, second, n) "
     f"SELECT :who, :second, 1 WHERE (SELECT coalesce(sum(n), 0) {_MINE}) < :most "
-    "ON CONFLICT (who, second) DO UPDATE SET n = tellers_rates.n + 1 RETURNING n"
+    "ON CONFLICT (who, second) DO UPDATE SET n = tellers_rates.n + 1 "
+    f"RETURNING n, (SELECT max(second) {_MINE})"
 ).bindparams(sql.bindparam("who", type_=sql.String), sql.bindparam("second", type_=sql.BigInteger))
 _SEEN = sql.text(f"SELECT second, n {_MINE} ORDER BY second")
+_AHEAD = sql.text("SELECT coalesce(sum(n), 0) FROM tellers_rates WHERE who = :who AND second > :second")
+_FORGET_AHEAD = sql.text("DELETE FROM tellers_rates WHERE who = :who AND second > :second")
+_COUNT_NOW = sql.text(
+    "INSERT INTO tellers_rates (who, second, n) VALUES (:who, :second, :n) "
+    "ON CONFLICT (who, second) DO UPDATE SET n = tellers_rates.n + :n"
+)
 _FORGET = sql.text("DELETE FROM tellers_rates WHERE who = :who AND second < :first")
 _FORGET_ALL = sql.text("DELETE FROM tellers_rates WHERE second < :first")
 # In PostgreSQL a statement sees what was there when it began, so it begins when the others are done. The
@@ -79,23 +88,41 @@ class Rates:
         """Count one more and return 0, or count nothing and return the seconds to wait.
 
         Guarantee: never more than `most` in any minute, whichever processes counted them; a second that has
-                   begun counts as a whole, so that somebody may wait up to one too long.
+                   begun counts as a whole, so that somebody may wait up to one too long. A clock that is set
+                   back lets nobody do more, and nobody wait for longer than a minute: what is counted in
+                   seconds to come is found by the next request, and counts as if it were done then.
         Assumes:   the processes share a clock: that of the machine for a file, of the server for a database.
+                   One that is set forward, by a minute or more, forgets what was counted: once per step
+                   somebody may then do `most` again within a minute.
         Reference: none.
         """
         with self._engine.connect() as connection:
             now = self._turn(connection, who)
             second = math.floor(now)
             place = {"who": who, "first": second - WINDOW}
-            found = connection.execute(_HIT, {**place, "second": second, "most": most}).scalar()
+            found = connection.execute(_HIT, {**place, "second": second, "most": most}).one_or_none()
             if found is None:
                 seen = connection.execute(_SEEN, place).all()
-                connection.rollback()
+                if seen[-1][0] > second:
+                    self._count_now(connection, who, second)
+                    seen = connection.execute(_SEEN, place).all()
+                    connection.commit()
+                else:
+                    connection.rollback()
                 return wait_for([(int(at), int(n)) for at, n in seen], most=most, now=now)
-            if found == 1:  # a new second: the oldest are not needed any more
+            if (found[1] or second) > second:
+                self._count_now(connection, who, second)
+            if found[0] == 1:  # a new second: the oldest are not needed any more
                 connection.execute(_FORGET, place)
             connection.commit()
         return 0
+
+    def _count_now(self, connection: sql.Connection, who: str, second: int) -> None:
+        """Count what stands in seconds to come as of this second: when it really was is not known."""
+        ahead = {"who": who, "second": second}
+        n = connection.execute(_AHEAD, ahead).scalar()
+        connection.execute(_FORGET_AHEAD, ahead)
+        connection.execute(_COUNT_NOW, {**ahead, "n": n})
 
     def forget(self) -> None:
         """Remove what is too old to count, of everybody."""
@@ -125,8 +152,12 @@ TOKEN = re.compile(r"tlr_([a-z2-7]{12})_([A-Za-z0-9_-]{43})")
 _ID = re.compile(r"[a-z2-7]{12}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
-# Each check takes some MiB of memory: strangers who guess keys must not take all of it.
-_CHECKS = threading.BoundedSemaphore(4)
+# Each check takes 19 MiB, which a thread does not give back, and a core: there are few threads for it, and one
+# for unknown ids (60 random bits: a guess), so that no guess keeps a key waiting.
+_CHECKS = ThreadPoolExecutor(3, "check")
+_GUESSES = ThreadPoolExecutor(1, "guess")
+_GUESS_SHARE = 1 / 3
+_guessing_from = [0.0]
 
 
 @dataclass(frozen=True)
@@ -181,7 +212,9 @@ class KeyStore:
             ) from error
 
     def _make_tables(self) -> None:
-        for table in (_KEYS, _RATES, _HEADS):
+        from ..ledger.sql._witness import TABLE
+
+        for table in (_KEYS, _RATES, _HEADS, TABLE):
             try:
                 table.create(self._engine, checkfirst=True)
             except sql.exc.DBAPIError:
@@ -219,15 +252,11 @@ class KeyStore:
         if parts is None:
             return None
         found = self._row(parts[1])
-        key, hashed = found if found is not None else (None, _stand_in())
-        from argon2.exceptions import VerificationError
-
-        with _CHECKS:
-            try:
-                hasher().verify(hashed, parts[2])
-            except VerificationError:
-                return None
-        return key
+        if found is None:
+            _GUESSES.submit(_guess, parts[2]).result()
+            return None
+        key, hashed = found
+        return key if _CHECKS.submit(_matches, hashed, parts[2]).result() else None
 
     def revoke(self, number: str) -> Key:
         """Revoke a key by its id; it opens nothing from the next request on."""
@@ -252,16 +281,17 @@ class KeyStore:
             return self.rates.hit(number, most=most)
 
     def known_head(self, ledger: str) -> str | None:
-        """Return the last hash that a service saw of a ledger, or None where it was never served."""
+        """Return the last hash that a service of an earlier version saw of a ledger, or None."""
         with self._open() as connection:
             found = connection.execute(sql.select(_HEADS.c.head).where(_HEADS.c.ledger == ledger)).scalar()
         return None if found is None else str(found)
 
-    def remember_head(self, ledger: str, head: str) -> None:
-        with self._open() as connection:
-            changed = connection.execute(_HEADS.update().where(_HEADS.c.ledger == ledger).values(head=head))
-            if not changed.rowcount:
-                connection.execute(_HEADS.insert().values(ledger=ledger, head=head))
+    @property
+    def witness(self) -> "TableWitness":
+        """Return the witness that this store is; its table is made with the others."""
+        from ..ledger.sql._witness import TableWitness
+
+        return TableWitness(self._open, name="the store of keys")
 
     def close(self) -> None:
         self._engine.dispose()
@@ -310,6 +340,23 @@ def hasher() -> "PasswordHasher":
     except ImportError as error:
         raise MissingExtra("Keys need argon2: pip install 'tellers[service]'") from error
     return PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
+
+
+def _matches(hashed: str, secret: str) -> bool:
+    from argon2.exceptions import VerificationError
+
+    try:
+        return hasher().verify(hashed, secret)
+    except VerificationError:
+        return False
+
+
+def _guess(secret: str) -> None:
+    """Take as long as for a known id, and leave the core to others before the next one."""
+    time.sleep(max(0.0, _guessing_from[0] - time.monotonic()))
+    begun = time.monotonic()
+    _matches(_stand_in(), secret)
+    _guessing_from[0] = begun + (time.monotonic() - begun) / _GUESS_SHARE
 
 
 @cache

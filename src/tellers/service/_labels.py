@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import Unsettled
-from ..ledger._chain import ChainedLedger
+from ..ledger._chain import ChainedLedger, accounts_of
+from ..ledger._state import View
 from ..ledger.base import AccountState, Entry
+from ..ledger.witness import Anchor
 from ..privacy.noise import Noise
 from ..privacy.release import Release
 from ..runs.room import Room
@@ -63,45 +65,56 @@ class LabelService:
         with self._alone(name):
             asked = self.ledger.asked(name)
             if asked is None:
+                if isinstance(self.ledger.anchor, Anchor):
+                    self.ledger.anchor.catch_up()  # what the witness cannot note is not asked
                 is_replay, account = False, account_name(student)
-                pays = account if account in self.ledger.accounts() else None
+                pays = account if account in self.ledger.view().sums else None
             else:
                 # Who paid is on the books; an account opened since does not make it another question.
                 is_replay, pays = self.ledger.find(name) is not None, asked.get("account")
             return self.room.ask(question, key=name, student=heard, account=pays), is_replay
 
-    def budget_status(self) -> AccountAnswer:
-        """Return the status of the data's budget; what is left of it is what all groups can pay for."""
-        status = budget_status(self.accountant, self.ledger.spent, price=self.price)
-        lasts = [one.queries_left for one in self.groups().values()]
+    def budget_status(self, view: View | None = None) -> AccountAnswer:
+        """Return the status of the data's budget; what is left of it is what all groups can pay for.
+
+        `view` are the sums to go by, without it those of now.
+        """
+        view = view or self.ledger.view()
+        status = budget_status(self.accountant, view.sums[None].spent, price=self.price)
+        if self.served.plan is None:
+            return status
+        lasts = [one.queries_left for one in self.groups(view).values()]
         if self.served.leave:
             lasts = [n for n in lasts if n] or lasts[:1]
         return status.model_copy(update={"queries_left": min([status.queries_left, *lasts])})
 
-    def groups(self) -> dict[str, AccountAnswer]:
+    def groups(self, view: View | None = None) -> dict[str, AccountAnswer]:
         """Return the status of every group's account, by its name in the ledger."""
         plan = self.served.plan
         if plan is None:
             return {}
-        found = group_statuses(plan, self.ledger.accounts(), leave=self.served.leave)
+        found = group_statuses(plan, accounts_of(view or self.ledger.view()), leave=self.served.leave)
         return {group.account: found[group.name] for group in plan.groups}
 
-    def own(self, student: str) -> AccountAnswer | None:
+    def own(self, student: str, view: View | None = None) -> AccountAnswer | None:
         """Return the status of a student's own account, or None where there is none."""
-        state = self.ledger.accounts().get(account_name(student))
-        return None if state is None else self.account_status(state)
+        sums = (view or self.ledger.view()).sums.get(account_name(student))
+        return None if sums is None else self.account_status(sums.state)
 
     def account_status(self, state: AccountState) -> AccountAnswer:
         return budget_status(state.accountant, state.spent, price=self.price)
 
-    def releases(self, student: str | None = None) -> list[tuple[int, str, str, Entry]]:
-        """Return number, student, key and entry of all questions, or of one student's, oldest first.
+    def releases(
+        self, student: str | None = None, *, after: int, limit: int
+    ) -> tuple[list[tuple[int, str, str, Entry]], int]:
+        """Return number, student, key and entry of a page of questions, oldest first, and how many there are.
 
         A student's are numbered by themselves: a place in the ledger would tell how much others asked.
         """
-        owned = [(*owner(entry.key), entry) for entry in self.ledger.entries()]
-        wanted = [one for one in owned if student is None or one[0] == student]
-        return [(number, *one) for number, one in enumerate(wanted)]
+        begins = "" if student is None else ledger_key(student, "")
+        total = self.ledger.count(begins)
+        page = self.ledger.entries(after=after, limit=limit, begins=begins)
+        return [(after + at, *owner(entry.key), entry) for at, entry in enumerate(page)], total
 
     def close(self) -> None:
         """Put what is left to put into the vault, and hand the ledger back."""

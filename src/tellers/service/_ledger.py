@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -14,7 +15,9 @@ from ..ledger._chain import ChainedLedger
 from ..ledger.base import AccountState, Ledger, open_group_accounts, require_no_groups
 from ..ledger.opening import is_url, open_as_begun
 from ..ledger.vault import Vault, read_key
+from ..ledger.witness import IF_TRUSTED, Anchor, open_witness
 from ..mechanisms.base import Mechanism
+from ..privacy._price import delta_of
 from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import RdpCurve
 from ..runs.personal.assignment import plan_from_dict
@@ -68,23 +71,24 @@ def budget_status(accountant: Accountant, spent: RdpCurve, *, price: RdpCurve) -
 
 def queries_left(accountant: Accountant, spent: RdpCurve, price: RdpCurve) -> int:
     """Return how many more queries of one price an account pays for, up to a billion."""
-    if not accountant.affords(spent, price):
-        return 0
-    if accountant.affords(spent, price * MOST_QUERIES):
-        return MOST_QUERIES
     if accountant.clock is not None:
-        low, high = 1, MOST_QUERIES
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if accountant.affords(spent, price * middle) else (low, middle - 1)
-        return low
+        return _most_affordable(accountant, spent, price)
     one = float(price.values[price.orders == accountant.held_at][0])
-    n = max(1, int(accountant.value_left(spent) / one))
-    while not accountant.affords(spent, price * n):
-        n -= 1
-    while accountant.affords(spent, price * (n + 1)):
-        n += 1
-    return n
+    ratio = accountant.value_left(spent) / one if one else math.inf
+    if not delta_of(price) and not delta_of(spent):
+        if ratio >= 2**20:
+            return int(min(ratio * (1 - 1e-9), MOST_QUERIES))
+        if 1e-9 < ratio % 1.0 < 1 - 1e-9:
+            return int(ratio)  # no rounding comes near a whole number
+    return _most_affordable(accountant, spent, price)
+
+
+def _most_affordable(accountant: Accountant, spent: RdpCurve, price: RdpCurve) -> int:
+    low, high = 0, MOST_QUERIES
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if accountant.affords(spent, price * middle) else (low, middle - 1)
+    return low
 
 
 def account_name(student: str) -> str:
@@ -98,33 +102,56 @@ def wait_for_databases(
     *,
     say: Callable[[str, float], object] | None = None,
 ) -> None:
-    """Return when the databases of the ledger and of the keys answer, or raise when one did not in time."""
-    places = dict.fromkeys((ledger, settings.place(settings.keys.store)))
+    """Return when the databases of ledger, keys and witness answer, or raise when one did not in time."""
+    places = dict.fromkeys((ledger, settings.place(settings.keys.store), settings.witness.url))
     for place in filter(is_url, places):
         from ..ledger.sql.connection import wait_until_there
 
         wait_until_there(place, seconds, say=say)
 
 
-def require_no_rollback(
-    store: KeyStore, ledger: ChainedLedger, which: str, *, is_trusted: bool = False
-) -> None:
-    """Refuse a ledger without the last line that a service saw of it, and note its last line.
+def open_anchors(
+    settings: ServiceSettings, store: KeyStore, ledger: ChainedLedger, place: str
+) -> tuple[Anchor, ...]:
+    """Return what tells witnesses how far the ledger at a place came: the store of keys, and the settings'.
 
-    `which` is what `ledger_id` returns.
+    Beside another witness the store of keys is told at the start and at the end alone. So an empty witness in
+    place of the one that knew the ledger is noticed.
     """
+    said, which = settings.witness, ledger_id(place, settings.ledger.name)
+    own = Anchor(ledger, store.witness, place=which, every=said.every)
+    if not said.url:
+        return (own,)
+    token_file = str(settings.path(said.token_file)) if said.token_file else ""
     try:
-        head = ledger.verify(head=None if is_trusted else store.known_head(which))
+        witness = open_witness(
+            said.url if said.is_http else settings.place(said.url),
+            token_file=token_file, public_key=said.public_key,
+        )  # fmt: skip
+    except ValueError as error:
+        settings.refuse("witness.url", str(error))
+    return own, Anchor(ledger, witness, place=which, every=said.every)
+
+
+def require_no_rollback(anchors: Sequence[Anchor], store: KeyStore, *, is_trusted: bool = False) -> None:
+    """Refuse a ledger that does not hold what its witnesses saw; from now on the last of them sees it all."""
+    own = anchors[0]
+    own.ledger.verify()
+    known = None if own.is_known else store.known_head(own.place)
+    try:
+        if known is not None:
+            own.ledger.verify(head=known)
     except LedgerConflict as error:
-        raise LedgerConflict(
-            f"{error} Served as it is, budget that was spent could be spent again. If a new ledger is meant, "
-            "or what was lost has been accounted for, start once with --trust-ledger."
-        ) from error
-    store.remember_head(which, head)
+        if not is_trusted:
+            raise LedgerConflict(f"{error} {IF_TRUSTED}") from error
+        own.ledger.trust({"witness": own.witness.name, "gone": [{"hash": known}]})
+    for anchor in anchors:
+        anchor.start(trusted=is_trusted)
+    own.ledger.anchor = anchors[-1]
 
 
 def ledger_id(place: str, name: str) -> str:
-    """Return the id of a ledger in the store of keys: a hash of its place, without a password, and name."""
+    """Return the id of the place of a ledger: a hash of it, without a password, and of its name."""
     if "://" in place:
         url = sql.make_url(place)
         place = f"{url.host}:{url.port}/{url.database}"

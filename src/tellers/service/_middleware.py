@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from limits import RateLimitItemPerMinute
 from limits.storage import MemoryStorage
 from limits.strategies import MovingWindowRateLimiter
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -99,17 +100,29 @@ class KeyMiddleware:
         self, app: ASGIApp, *, authenticator: "Authenticator", is_open: Callable[[str], bool]
     ) -> None:
         self.app, self.authenticator, self.is_open = app, authenticator, is_open
+        self._first_checks = CapacityLimiter(2 * _MOST_GUESSES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not self.is_open(scope["path"]):
             request = Request(scope)
             try:
-                # The store is a database, and a first check of a key is slow on purpose.
-                request.state.key = await run_in_threadpool(self.authenticator.admit, request)
+                request.state.key = await self._admit(request)
             except HttpProblem as problem:
-                await problem.response(scope["state"]["request_id"])(scope, receive, send)
+                response = problem.response(scope["state"]["request_id"])
+                if "key_id" not in scope["state"]:
+                    response.headers["Connection"] = "close"  # nothing more is read of a stranger
+                await response(scope, receive, send)
                 return
         await self.app(scope, receive, send)
+
+    async def _admit(self, request: Request) -> Key:
+        token = token_of(request)
+        if not TOKEN.fullmatch(token):
+            return self.authenticator.admit(request)  # refuses, and asks nobody
+        # The store is a database, and a first check of a key is slow on purpose: it waits for a place of its
+        # own, so that wrong keys take none from those whose key is known.
+        limiter = None if self.authenticator.is_remembered(token) else self._first_checks
+        return await run_sync(self.authenticator.admit, request, limiter=limiter)
 
 
 class BodyLimitMiddleware:
@@ -213,6 +226,13 @@ def _failed(raised: Exception) -> HttpProblem:
 
 _REMEMBERED_SECONDS = 60.0
 _MOST_REMEMBERED = 10_000
+_MOST_GUESSES = 8
+
+
+def token_of(request: Request) -> str:
+    """Return what a request carries as its key, or nothing."""
+    words = request.headers.get("authorization", "").split(" ")
+    return words[1] if len(words) == 2 and words[0].lower() == "bearer" else ""
 
 
 @dataclass(eq=False)
@@ -229,6 +249,10 @@ class Authenticator:
     _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _seen: dict[bytes, tuple[str, float]] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    # Of unknown ids, so that the threads that check keys are never all taken by guesses.
+    _guesses: threading.BoundedSemaphore = field(
+        default_factory=lambda: threading.BoundedSemaphore(_MOST_GUESSES), repr=False
+    )
     # In this process: a stranger makes nobody write to a database, and no address is kept.
     _failed: MovingWindowRateLimiter = field(
         default_factory=lambda: MovingWindowRateLimiter(MemoryStorage()), repr=False
@@ -252,9 +276,7 @@ class Authenticator:
 
     def admit(self, request: Request) -> Key:
         """Return the key of a request, or refuse it: without a key that opens something, or too often."""
-        words = request.headers.get("authorization", "").split(" ")
-        token = words[1] if len(words) == 2 and words[0].lower() == "bearer" else ""
-        key = self.check(token, request.client.host if request.client else "nobody")
+        key = self.check(token_of(request), request.client.host if request.client else "nobody")
         request.state.key_id = key.id
         self.count(key)
         return key
@@ -262,14 +284,21 @@ class Authenticator:
     def check(self, token: str, address: str) -> Key:
         """Return the key of a token that opens something, or refuse whoever sent it from an address."""
         failures = self.limits.failures_per_minute
-        is_stranger = bool(token and failures) and not self._is_remembered(token)
+        is_stranger = bool(token) and not self.is_remembered(token)
         place = self._counted(token, address) if is_stranger else ()
-        if is_stranger and not self._failed.test(RateLimitItemPerMinute(failures), *place):
+        if is_stranger and failures and not self._failed.test(RateLimitItemPerMinute(failures), *place):
             reset = self._failed.get_window_stats(RateLimitItemPerMinute(failures), *place).reset_time
             wait = min(60, max(1, round(reset - time.time() + 0.5)))
             detail = f"{failures} wrong keys in a minute."
             raise HttpProblem("too-many", detail, headers={"Retry-After": str(wait)})
-        key = self.verify(token) if token else None
+        is_guess = is_stranger and len(place) == 1
+        if is_guess and not self._guesses.acquire(blocking=False):
+            raise HttpProblem("too-many", "Many unknown keys are checked now.", headers={"Retry-After": "1"})
+        try:
+            key = self.verify(token) if token else None
+        finally:
+            if is_guess:
+                self._guesses.release()
         if key is None:
             if token and failures:
                 self._failed.hit(RateLimitItemPerMinute(failures), *(place or self._counted(token, address)))
@@ -297,7 +326,8 @@ class Authenticator:
     def _mark(self, token: str) -> bytes:
         return hmac.digest(self._secret, token.encode(), hashlib.sha256)
 
-    def _is_remembered(self, token: str) -> bool:
+    def is_remembered(self, token: str) -> bool:
+        """Return whether a token was found valid within the last minute."""
         with self._lock:
             return self._seen.get(self._mark(token), ("", 0.0))[1] > self.clock()
 

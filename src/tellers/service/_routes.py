@@ -1,6 +1,8 @@
 """The HTTP API, version 1: strict pydantic models of requests and answers, and the routes."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 import numpy as np
@@ -8,7 +10,7 @@ from fastapi import APIRouter, Body, Depends, Query, Request, Response, Security
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
-from ..errors import BudgetExhausted, KeyReused, LedgerConflict, Unsettled
+from ..errors import BudgetExhausted, KeyReused, LedgerConflict, Unsettled, Unwitnessed
 from ..ledger.base import Entry
 from ..privacy._price import epsilon_of
 from ..privacy.release import describe
@@ -231,10 +233,10 @@ def make_router(service: LabelService, metrics: Metrics, *, max_batch: int) -> A
     return router
 
 
-def role(*roles: Role) -> Callable[..., Key]:
+def role(*roles: Role) -> Callable[..., Awaitable[Key]]:
     """Return a dependency that gives the key of a request, if it has one of these roles."""
 
-    def allowed(request: Request, _scheme: Annotated[Any, Security(_BEARER)] = None) -> Key:
+    async def allowed(request: Request, _scheme: Annotated[Any, Security(_BEARER)] = None) -> Key:
         key: Key = request.state.key
         if key.role not in roles:
             wanted = " or ".join(roles)
@@ -269,6 +271,9 @@ def add_label_route(router: APIRouter, service: LabelService, metrics: Metrics, 
     model: Any = question_model(service.served, max_batch=max_batch)
     given = answer_model(service.served)
 
+    delta, names = service.served.budget.delta, list(service.served.label_names)
+    named = {"names": names} if service.served.n_labels else {}
+
     @router.post(
         "/v1/labels",
         operation_id="ask",
@@ -276,15 +281,18 @@ def add_label_route(router: APIRouter, service: LabelService, metrics: Metrics, 
         response_model=given,
         responses=problems(*_EVERYWHERE, *_WHERE_BUDGET_IS_SPENT),
     )
-    def ask(
+    async def ask(
         question: Annotated[model, Body(openapi_examples=_examples(service))],
         key: Annotated[Key, Depends(role("student"))],
-    ) -> LabelsAnswer:
+    ) -> Response:
         """Ask the teachers for labels of a batch.
 
         The price is on the books before the teachers are asked. Asked again under the same idempotency key,
         the same question is answered as before and costs nothing, so it is always safe to try again.
         """
+        return Response(await in_thread(answered, question, key), media_type="application/json")
+
+    def answered(question: Any, key: Key) -> bytes:
         try:
             release, is_replay = service.ask(
                 key.name, question.idempotency_key, rows=question.given("rows"), pool=question.given("pool"),
@@ -301,14 +309,21 @@ def add_label_route(router: APIRouter, service: LabelService, metrics: Metrics, 
         except KeyReused:  # any other conflict is with the books, and the operator's business
             detail = f"Idempotency key {question.idempotency_key} was used for another question before."
             raise HttpProblem("key-reused", detail) from None
+        except Unwitnessed:
+            detail = (
+                "The witness of the ledger does not answer. What is on the books is told once it knows of "
+                "it, under the same idempotency key; nothing else is charged meanwhile."
+            )
+            raise HttpProblem("unavailable", detail, headers={"Retry-After": "2"}) from None
         except TimeoutError:
             detail = "The ledger is busy. Nothing was charged for a question that was not on the books."
             raise HttpProblem("unavailable", detail, headers={"Retry-After": "2"}) from None
         if not is_replay:
             n_silent = int((release.labels < 0).sum())
             metrics.count_labels(n_answered=release.labels.size - n_silent, n_silent=n_silent)
-        delta = service.served.budget.delta
-        return given(
+        # What was written just now is in what this program saw last.
+        view = service.ledger.view() if is_replay else service.ledger.newest
+        told = given(
             idempotency_key=question.idempotency_key,
             labels=release.labels.tolist(),
             silent=(release.labels < 0).tolist(),
@@ -318,10 +333,19 @@ def add_label_route(router: APIRouter, service: LabelService, metrics: Metrics, 
             charge=ChargeAnswer(
                 epsilon=epsilon_of(release.cost.worst, delta), delta=delta, n_queries=len(release)
             ),
-            left=service.budget_status(),
-            own=service.own(key.name),
-            **({"names": list(service.served.label_names)} if service.served.n_labels else {}),
+            left=service.budget_status(view),
+            own=service.own(key.name, view),
+            **named,
         )
+        return told.model_dump_json().encode()
+
+
+_ASKING = ThreadPoolExecutor(64, thread_name_prefix="asking")
+
+
+async def in_thread(act: Callable[..., bytes], *given: Any) -> bytes:
+    """Wait for something in a thread for questions alone, which no other request holds up."""
+    return await asyncio.get_running_loop().run_in_executor(_ASKING, act, *given)
 
 
 def add_ledger_routes(router: APIRouter, service: LabelService) -> None:
@@ -330,12 +354,14 @@ def add_ledger_routes(router: APIRouter, service: LabelService) -> None:
     @router.get("/v1/budget", operation_id="budget", summary="What is left", responses=problems(*_EVERYWHERE))
     def budget(key: Annotated[Key, Depends(anyone)]) -> BudgetAnswer:
         """Say how the budget of the data stands, and your own; operators and auditors see every account."""
-        is_student, states = key.role == "student", service.ledger.accounts()
+        is_student, view = key.role == "student", service.ledger.view()
         accounts = groups = None
         if not is_student:
-            paying = service.groups()
+            paying = service.groups(view)
             accounts = {
-                name: paying.get(name) or service.account_status(state) for name, state in states.items()
+                name: paying.get(name) or service.account_status(sums.state)
+                for name, sums in view.sums.items()
+                if name is not None
             }
             plan = service.served.plan
             if plan is not None:
@@ -344,8 +370,8 @@ def add_ledger_routes(router: APIRouter, service: LabelService) -> None:
                     for group in plan.groups
                 }
         return BudgetAnswer(
-            data=service.budget_status(),
-            own=service.own(key.name) if is_student else None,
+            data=service.budget_status(view),
+            own=service.own(key.name, view) if is_student else None,
             accounts=accounts,
             groups=groups,
             mechanism=_mechanism(describe(service.mechanism, service.noise)),
@@ -364,12 +390,12 @@ def add_ledger_routes(router: APIRouter, service: LabelService) -> None:
     ) -> ReleasesAnswer:
         """List questions, oldest first: your own, with labels; operators and auditors see all, without."""
         mine = key.name if key.role == "student" else None
-        found = service.releases(mine)
-        end = after + limit
+        found, total = service.releases(mine, after=after, limit=limit)
+        end = after + len(found)
         return ReleasesAnswer(
-            releases=[_record(service, *one, own=mine is not None) for one in found[after:end]],
-            total=len(found),
-            next=end if end < len(found) else None,
+            releases=[_record(service, *one, own=mine is not None) for one in found],
+            total=total,
+            next=end if found and end < total else None,
         )
 
     @router.get(

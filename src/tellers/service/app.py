@@ -17,7 +17,7 @@ from ..privacy import noise
 from ._keys import KeyStore
 from ._labels import LabelService
 from ._ledger import (
-    ledger_id,
+    open_anchors,
     open_groups,
     open_service_ledger,
     open_vault,
@@ -65,7 +65,7 @@ def create_app(
     """Return the service as an ASGI application; its ledger and its keys are opened now.
 
     Databases that do not answer are waited for, up to `wait` seconds each; `waiting`, or the log, is told.
-    A ledger that lost what a service saw of it is refused, unless it is trusted for this once.
+    A ledger that does not hold what its witness saw is refused, unless it is trusted for this once.
 
     Guarantee: no label leaves before its price is on the books, whoever asks at the same time.
     Assumes:   `settings` name teachers of one partition, and rows that are asked are public.
@@ -96,9 +96,9 @@ def create_app(
         served.ledger, served.accountant, name=terms.name, timeout=float(terms.timeout_seconds),
         vault=open_vault(settings),
     )  # fmt: skip
-    which = ledger_id(served.ledger, terms.name)
     try:
-        require_no_rollback(store, ledger, which, is_trusted=trust_ledger)
+        anchors = open_anchors(settings, store, ledger, served.ledger)
+        require_no_rollback(anchors, store, is_trusted=trust_ledger)
         open_groups(settings, ledger, served.plan, delta=served.budget.delta)
     except BaseException:
         store.close()
@@ -121,8 +121,9 @@ def create_app(
             n_groups=len(labels.groups()),
         )  # fmt: skip
         yield
-        with suppress(OSError, LedgerConflict):  # whatever is away now is looked at when the next one starts
-            require_no_rollback(store, ledger, which)
+        for anchor in anchors:
+            with suppress(OSError, LedgerConflict):  # what is away now is looked at when the next one starts
+                anchor.stop()
         store.close()
         labels.close()
         log.info("stopped")

@@ -147,6 +147,41 @@ class VaultConfig(Options, title="vault"):
             yield wrong("vault.path", f'{words}path = "costs.sealed"', "vault.key_file", "vault.key_env")
 
 
+class WitnessConfig(Options, title="witness"):
+    """Who remembers the ledger's last line elsewhere, so that a ledger that lost lines is not served.
+
+    >>> WitnessConfig(url="/mnt/other/heads").every
+    1
+    """
+
+    url: str = option(
+        "",
+        "A file on another disk, a postgresql:// database, or the http(s):// address of a tellers witness "
+        "serve; with nothing here the store of keys.",
+    )
+    every: int = option(
+        1,
+        "Note the last line after so many lines at most: 1 = before every answer. With more, the answers of "
+        "the last every - 1 lines may be lost unnoticed.",
+        ge=1,
+    )
+    token_file: str = option("", "http(s): the file with the witness's token; its owner alone may read it.")
+    public_key: str = option("", "http(s): the key that the witness showed, by which it signs.")
+
+    @property
+    def is_http(self) -> bool:
+        """Return whether it is a server's."""
+        return self.url.startswith(("http://", "https://"))
+
+    def _rules(self, _whole: Any) -> Iterator[Problem]:
+        for name in ("token_file", "public_key"):
+            if self.is_http and not getattr(self, name):
+                words = f"Expected the {name} that tellers witness serve shows, got none."
+                yield wrong(f"witness.{name}", words, "witness.url")
+            if not self.is_http and getattr(self, name):
+                yield only(f"witness.{name}", "an http(s):// address as url", "witness.url")
+
+
 class KeysConfig(Options, title="keys"):
     """Who may ask: API keys, of which only hashes are kept.
 
@@ -158,7 +193,7 @@ class KeysConfig(Options, title="keys"):
 
 
 class LimitsConfig(Options, title="limits"):
-    """What one request, and one key, may ask for.
+    """What one request, one key and one address may ask for, and how many may connect.
 
     >>> LimitsConfig().max_batch
     1000
@@ -175,6 +210,17 @@ class LimitsConfig(Options, title="limits"):
     failures_per_minute: int = option(
         60,
         "Wrong keys from one address in any minute before it is refused, by each service; 0 = no limit.",
+        ge=0,
+    )
+    max_connections: int = option(
+        1000,
+        "Connections at once; for one more, the oldest that has not shown a valid key is closed. Fewer where "
+        "the system allows fewer open files.",
+        ge=8,
+    )
+    connections_per_address: int = option(
+        200,
+        "Of them, without a valid key, from one address (of IPv6 a /64); 0 = no limit, as behind a proxy.",
         ge=0,
     )
 
@@ -245,6 +291,7 @@ class ServiceSettings(Settings):
     ledger: LedgerConfig = dataclasses.field(default_factory=LedgerConfig)
     personal: PlanConfig = dataclasses.field(default_factory=PlanConfig)
     vault: VaultConfig = dataclasses.field(default_factory=VaultConfig)
+    witness: WitnessConfig = dataclasses.field(default_factory=WitnessConfig)
     keys: KeysConfig = dataclasses.field(default_factory=KeysConfig)
     limits: LimitsConfig = dataclasses.field(default_factory=LimitsConfig)
     server: ServerConfig = dataclasses.field(default_factory=ServerConfig)
