@@ -152,8 +152,8 @@ TOKEN = re.compile(r"tlr_([a-z2-7]{12})_([A-Za-z0-9_-]{43})")
 _ID = re.compile(r"[a-z2-7]{12}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
-# Each check takes 19 MiB, which a thread does not give back, and a core: there are few threads for it, and one
-# for unknown ids (60 random bits: a guess), so that no guess keeps a key waiting.
+# Each check takes 19 MiB, which a thread does not give back, and a core: there are few threads for it, and
+# one for unknown ids (60 random bits: a guess), so that no guess keeps a key waiting.
 _CHECKS = ThreadPoolExecutor(3, "check")
 _GUESSES = ThreadPoolExecutor(1, "guess")
 _GUESS_SHARE = 1 / 3
