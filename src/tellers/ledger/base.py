@@ -215,7 +215,12 @@ def charge(key: str, reserved: RdpCurve, *, used: RdpCurve) -> tuple[RdpCurve, b
 
 def refuse_overrun(key: str) -> NoReturn:
     """Say that a question cost more than its price, after it was charged."""
-    raise LedgerConflict(
+    raise overrun(key)
+
+
+def overrun(key: str) -> LedgerConflict:
+    """Return what to raise where a question cost more than its price, after it was charged."""
+    return LedgerConflict(
         f"Key {key!r} cost more than its price; all of it is charged. Reserve one price per query."
     )
 

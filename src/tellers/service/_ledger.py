@@ -75,11 +75,9 @@ def queries_left(accountant: Accountant, spent: RdpCurve, price: RdpCurve) -> in
         return _most_affordable(accountant, spent, price)
     one = float(price.values[price.orders == accountant.held_at][0])
     ratio = accountant.value_left(spent) / one if one else math.inf
-    if not delta_of(price) and not delta_of(spent):
-        if ratio >= 2**20:
-            return int(min(ratio * (1 - 1e-9), MOST_QUERIES))
-        if 1e-9 < ratio % 1.0 < 1 - 1e-9:
-            return int(ratio)  # no rounding comes near a whole number
+    near = 1e-9 + 1e-12 * ratio
+    if ratio < MOST_QUERIES and near < ratio % 1.0 < 1 - near and not delta_of(price) and not delta_of(spent):
+        return int(ratio)  # no rounding comes near a whole number
     return _most_affordable(accountant, spent, price)
 
 

@@ -133,14 +133,18 @@ def create_app(
         redoc_url=None, openapi_url=None, redirect_slashes=False,
     )  # fmt: skip
     app.state.service = service
-    app.include_router(make_router(labels, service.metrics, max_batch=settings.limits.max_batch))
+    app.include_router(
+        make_router(labels, service.authenticator, service.metrics, max_batch=settings.limits.max_batch)
+    )
     app.add_api_route("/v1/openapi.json", _describe, include_in_schema=False)
     add_dashboard(app, labels, service.authenticator, settings=settings, log=log)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     # The last one added is the outermost.
     app.add_middleware(BodyLimitMiddleware, limits=settings.limits, is_form=is_page)
-    app.add_middleware(KeyMiddleware, authenticator=service.authenticator, is_open=_is_open)
+    app.add_middleware(
+        KeyMiddleware, authenticator=service.authenticator, is_open=_is_open, is_admitted_later=_is_question
+    )
     app.add_middleware(LogMiddleware, log=log, metrics=service.metrics, is_tls=settings.server.is_tls)
     return app
 
@@ -154,6 +158,10 @@ def _waiting(log: Any) -> Callable[[str, float], object]:
             log.warning("waiting for a database", database=database, seconds_left=round(left, 1))
 
     return say
+
+
+def _is_question(request: Request) -> bool:
+    return request.method == "POST" and request.url.path == "/v1/labels"
 
 
 def _is_open(path: str) -> bool:
