@@ -20,7 +20,7 @@ from tellers.service._connections import (  # noqa: E402
     Connection,
     ConnectionBudget,
     Deadlines,
-    Listener,
+    Listening,
     allowed_connections,
     listening_sockets,
 )
@@ -69,7 +69,7 @@ class Service(uvicorn.Server):
             deadlines=self.deadlines,
         )  # fmt: skip
         found = await listening_sockets("127.0.0.1", 0)
-        self.servers = [Listener(found, make, budget=self.budget, context=self.context)]
+        self.servers = [Listening(found, make, budget=self.budget, context=self.context)]
         self.address = found[0].getsockname()
         self.is_there.set()
 

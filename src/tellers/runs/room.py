@@ -151,7 +151,7 @@ class Room:
         self._sealed(seal)
         return release.record()
 
-    def ask_all(self, asked: "Sequence[Asked]") -> list[Release | Exception]:
+    def ask_all(self, asked: "Sequence[RoomQuestion]") -> list[Release | Exception]:
         """Return the labels of several questions, each with a key of its own, or why one has none.
 
         The ledger flushes twice for all of them together, where it can: one that has no `reserve_all`, or
@@ -165,7 +165,8 @@ class Room:
         ...         return Votes.from_ballots(np.tile(X, (250, 1)), n_classes=10)
         >>> ledger = MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5)))
         >>> room = Room(Agreed(), GNMax(sigma=20.0), ledger, noise.secure())
-        >>> [int(found.labels[0]) for found in room.ask_all([Asked([3], key="a"), Asked([1], key="b")])]
+        >>> asked = [RoomQuestion([3], key="a"), RoomQuestion([1], key="b")]
+        >>> [int(found.labels[0]) for found in room.ask_all(asked)]
         [3, 1]
         """
         if self.plan is not None or not hasattr(self.ledger, "reserve_all"):
@@ -403,10 +404,10 @@ class Room:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RoomQuestion:
     """One of several questions: rows, a key, the student's probabilities, and the account that pays too.
 
-    >>> Asked([3], key="q0").account is None
+    >>> RoomQuestion([3], key="q0").account is None
     True
     """
 

@@ -448,7 +448,7 @@ def _bad_request() -> bytes:
 _BAD_REQUEST = _bad_request()
 
 
-class Listener:
+class Listening:
     """Accepts for a server, whatever happens: what does not fit is shed, or closed, and never left waiting.
 
     Stands for an `asyncio.Server` where uvicorn expects one.

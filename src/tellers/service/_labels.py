@@ -17,7 +17,7 @@ from ..ledger.base import AccountState, Entry
 from ..ledger.witness import Anchor
 from ..privacy.noise import Noise
 from ..privacy.release import Release
-from ..runs.room import Asked, Room
+from ..runs.room import Room, RoomQuestion
 from ._ledger import AccountAnswer, account_name, budget_status, group_statuses
 from ._teachers import Served
 
@@ -65,7 +65,7 @@ class LabelService:
         The second of two with one key waits, and finds the answer of the first.
         """
         found: list[Any] = [None] * len(asked)
-        new: list[tuple[int, Asked]] = []
+        new: list[tuple[int, RoomQuestion]] = []
         with ExitStack() as stack:
             held: dict[str, int] = {}
             for at, one in enumerate(asked):
@@ -80,7 +80,9 @@ class LabelService:
                 try:
                     question = self.served.question(one.rows, one.pool)
                     heard = self.served.belief(one.belief, len(question))
-                    new.append((at, Asked(question, name, heard, account if account in view.sums else None)))
+                    new.append(
+                        (at, RoomQuestion(question, name, heard, account if account in view.sums else None))
+                    )
                 except Exception as error:
                     found[at] = error
             if new:
@@ -97,7 +99,7 @@ class LabelService:
                     found[at] = error
         return found
 
-    def _asked_now(self, new: list[Asked]) -> list[Release | Exception]:
+    def _asked_now(self, new: list[RoomQuestion]) -> list[Release | Exception]:
         try:
             self._require_witness()
         except Exception as error:

@@ -40,7 +40,7 @@ def serve(
         from ._connections import (
             Connection,
             ConnectionBudget,
-            Listener,
+            Listening,
             allowed_connections,
             listening_sockets,
         )
@@ -81,7 +81,7 @@ def serve(
             make = partial(
                 connect, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
             )  # fmt: skip
-            listener = Listener(listening, make, budget=budget, context=self.config.ssl)
+            listener = Listening(listening, make, budget=budget, context=self.config.ssl)
             self.servers = [listener]  # type: ignore[list-item]
             if ready is not None:
                 # Any free port is known from now on.
