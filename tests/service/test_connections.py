@@ -17,10 +17,10 @@ from tellers.service._connections import (  # noqa: E402
     DRAIN_BYTES,
     MAX_HEADER_BYTES,
     MAX_PIPELINED,
+    Acceptor,
     Connection,
     ConnectionBudget,
     Deadlines,
-    Listener,
     allowed_connections,
     listening_sockets,
 )
@@ -69,7 +69,7 @@ class Service(uvicorn.Server):
             deadlines=self.deadlines,
         )  # fmt: skip
         found = await listening_sockets("127.0.0.1", 0)
-        self.servers = [Listener(found, make, budget=self.budget, context=self.context)]
+        self.servers = [Acceptor(found, make, budget=self.budget, context=self.context)]
         self.address = found[0].getsockname()
         self.is_there.set()
 
