@@ -508,9 +508,10 @@ async def listening_sockets(host: str, port: int, *, backlog: int = 2048) -> lis
     try:
         for family, _, _, _, place in dict.fromkeys(found):
             sockets.append(socket.create_server(place[:2], family=family, backlog=backlog))
+            # Both are passed on to what is accepted: a small packet does not wait for the one before, and a
+            # response that is not read waits here, where it is counted, and not in megabytes of the system.
+            sockets[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-                # Passed on to what is accepted: a response that is not read waits here, where it is counted,
-                # and not in megabytes of the system.
                 sockets[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, WRITE_BYTES)
     except OSError:
         for opened in sockets:
