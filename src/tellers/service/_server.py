@@ -38,9 +38,9 @@ def serve(
         import uvicorn
 
         from ._connections import (
+            Acceptor,
             Connection,
             ConnectionBudget,
-            Listening,
             allowed_connections,
             listening_sockets,
         )
@@ -81,8 +81,8 @@ def serve(
             make = partial(
                 connect, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
             )  # fmt: skip
-            listener = Listening(listening, make, budget=budget, context=self.config.ssl)
-            self.servers = [listener]  # type: ignore[list-item]
+            acceptor = Acceptor(listening, make, budget=budget, context=self.config.ssl)
+            self.servers = [acceptor]  # type: ignore[list-item]
             if ready is not None:
                 # Any free port is known from now on.
                 port = listening[0].getsockname()[1]
