@@ -267,6 +267,11 @@ def _unsynced() -> None:
     sqlite.connect = connected
 
 
+def _unflushed_log() -> None:
+    """Show what somebody wrote who was killed before the flush, and leave it unflushed (SQLite)."""
+    sqlite.flush_log = lambda _file: None
+
+
 def _unflushed() -> None:
     """Acknowledge commits that are not on the server's disk (PostgreSQL)."""
     import sqlalchemy as sa
@@ -338,6 +343,7 @@ WAYS = {
     "stale-head": _stale_head,
     "no-lock": _no_lock,
     "unsynced": _unsynced,
+    "unflushed-log": _unflushed_log,
     "unflushed": _unflushed,
     "keys-unsynced": _keys_unsynced,
     "keys-unrevoked": _keys_unrevoked,

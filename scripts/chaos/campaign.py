@@ -1,5 +1,6 @@
 """The campaign: rounds of askers under load, faults among them, and a judge who looks at the ledger."""
 
+import contextlib
 import gc
 import importlib.util
 import json
@@ -147,7 +148,7 @@ class Campaign:
         """Write the lines of a database beside the notes, as evidence; a file is there itself."""
         if self._cluster is not None:
             name = ground.where.rpartition("/")[2]
-            with (ground.folder / "lines.jsonl").open("w") as file:
+            with (ground.folder / "lines.jsonl").open("w") as file, contextlib.suppress(Exception):
                 for row in self._cluster.sql("SELECT * FROM tellers_lines ORDER BY number", name):
                     file.write(json.dumps(row, default=str) + "\n")
 

@@ -89,10 +89,21 @@ class Faults:
         found = self._do(kind)
         self._note({**said, "at": time.monotonic()})
         self.done[kind] += 1
-        if self._cluster is not None and not self._cluster.is_running:
-            self._cluster.kill()
-            self._cluster.start()
+        self._mend()
         return found
+
+    def _mend(self) -> None:
+        """Wait for the database, which may end itself over a disk, and start it again if it does."""
+        until = time.monotonic() + _SOON / 2
+        while self._cluster is not None:
+            if not self._cluster.is_running or time.monotonic() > until:
+                self._cluster.kill()
+                self._cluster.start()
+                return
+            with contextlib.suppress(Exception):
+                self._cluster.sql("SELECT 1")
+                return
+            time.sleep(0.1)
 
     def _do(self, kind: str) -> list[str]:
         chance, crew = self._chance, self._crew
@@ -117,7 +128,7 @@ class Faults:
             time.sleep(chance.uniform(0.1, 2.0))
             self._cluster.thaw(hanging)
         elif kind == "flush":
-            self._cut_after_a_flush_that_was_not()
+            self._cut_before_a_flush()
         elif kind == "clock":
             self._tell(clock=chance.choice((0.0, 1.0, -1.0)) * 10 ** chance.uniform(0, 5.5))
         else:
@@ -126,11 +137,12 @@ class Faults:
             self._tell()
         return []
 
-    def _kill_all(self, kind: str) -> list[str]:
+    def _kill_all(self, kind: str, *, fatal: bool = False) -> list[str]:
         crew, found = self._crew, []
         crew.kill_all()
         if self._cluster is not None:
             self._cluster.kill()
+        self._tell(fatal=fatal)
         folder = self._ground.folder / "watched" if self._cluster is None else self._cluster.data
         if kind in ("power loss", "flush"):
             assert self._shim is not None
@@ -146,16 +158,16 @@ class Faults:
         crew.start()
         return found
 
-    def _cut_after_a_flush_that_was_not(self) -> None:
-        """Kill somebody who was about to flush, and all others; and cut the power when the next ones are there.
+    def _cut_before_a_flush(self) -> None:
+        """Kill whoever flushes, and then all others; let the next ones read; and cut the power.
 
         What was written and not flushed is seen by whoever comes, and must not be told before it is durable.
         """
         self._tell(fatal=True)
-        time.sleep(self._chance.uniform(0.0, 0.2))
-        self._kill_all("everything")
-        self._tell()
-        time.sleep(self._chance.uniform(0.0, 0.3))
+        time.sleep(self._chance.uniform(0.05, 0.2))
+        # A server flushes before it lets anyone in.
+        self._kill_all("everything", fatal=self._cluster is None)
+        time.sleep(self._chance.uniform(0.1, 0.6))
         self._kill_all("flush")
 
     def _pause(self, processes: list[int]) -> None:

@@ -154,9 +154,7 @@ class Case:
         if said["head"] and question is not None and question.settled is not None:
             number, digest = said["head"]
             there = number < len(self.rows) and self.rows[number].hash == digest
-            self.verdict.expect(
-                there, f"line {number} was acknowledged as the last one, and is gone or another"
-            )
+            self.verdict.expect(there, f"line {number} was shown as the last one, and is gone or another")
             late = number >= question.settled
             self.verdict.expect(
                 late, f"{key}: the head was at line {number}, its answer in {question.settled}"

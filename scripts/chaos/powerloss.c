@@ -25,7 +25,7 @@
 struct control { /* also in powerloss.py */
     volatile int64_t clock_ns; /* what the wall clock is ahead of the true one */
     volatile int32_t deny;     /* ENOSPC: files do not grow. EROFS: nothing is written or made. */
-    volatile int32_t fatal;    /* 1: the next flush of a watched file kills whoever wants it, and sets 0 */
+    volatile int32_t fatal;    /* whoever flushes a watched file is killed instead */
 };
 
 struct note { /* also in powerloss.py; the old bytes follow, then the new ones */
@@ -58,9 +58,9 @@ static void *real(const char *name, void **found) {
 __attribute__((constructor)) static void begin(void) {
     const char *place = getenv("CHAOS_CONTROL"), *log = getenv("CHAOS_LOG");
     watched = getenv("CHAOS_WATCH");
-    int file = place ? REAL(open)(place, O_RDWR | O_CLOEXEC) : -1;
+    int file = place ? REAL(open)(place, O_RDONLY | O_CLOEXEC) : -1;
     if (file >= 0) {
-        void *seen = mmap(NULL, sizeof *control, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        void *seen = mmap(NULL, sizeof *control, PROT_READ, MAP_SHARED, file, 0);
         if (seen != MAP_FAILED) control = seen;
         close(file);
     }
@@ -200,7 +200,7 @@ int posix_fallocate64(int fd, off_t offset, off_t n) { return posix_fallocate(fd
 static int flushed(int fd, int (*flush)(int)) {
     struct stat now, so_far;
     int is = is_watched(fd, &now) && fstat(notes, &so_far) == 0;
-    if (is && __sync_bool_compare_and_swap(&control->fatal, 1, 0)) kill(getpid(), SIGKILL);
+    if (is && control->fatal) kill(getpid(), SIGKILL);
     int result = flush(fd);
     if (is && result == 0) say(FLUSHED, now.st_ino, so_far.st_size, now.st_size);
     return result;

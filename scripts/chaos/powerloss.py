@@ -72,8 +72,8 @@ class Shim:
         }  # fmt: skip
 
     def tell(self, *, clock: float = 0.0, deny: int = 0, fatal: bool = False) -> None:
-        """Say by how many seconds the wall clock is wrong, with which error writes are refused, and if the
-        next flush kills whoever wants it."""
+        """Say by how many seconds the wall clock is wrong, with which error writes are refused, and whether
+        whoever flushes is killed instead."""
         with self.control.open("r+b") as file, mmap.mmap(file.fileno(), 16) as seen:
             seen[:] = struct.pack("<qii", int(clock * 1e9), deny, fatal)
 

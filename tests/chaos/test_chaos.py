@@ -44,7 +44,7 @@ QUICK = ("--seconds", "150", "--by-service", "0", "--askers", "8", "--questions"
          "--check-every", "4")  # fmt: skip
 KILLS = ("--faults", "client", "everything", "--groups", "never")
 CUTS = ("--faults", "power loss", "--groups", "never")
-GONE = r"an acknowledged answer is not on the ledger|which was seen before|seen before, and is gone"
+GONE = r"an acknowledged answer is not on the ledger|seen before, and is gone|shown as the last one"
 
 # For each invariant somebody who breaks it: how, by which faults, and what is said of it.
 BROKEN = {
@@ -69,6 +69,7 @@ BROKEN = {
     "no-lock": (KILLS, r"append-only|does not follow|UNIQUE"),
     "no-log": (("--faults", "everything", "--groups", "never"), GONE + "|cannot be read"),
     "unsynced": (CUTS, GONE + "|cannot be read"),
+    "unflushed-log": (("--faults", "client", "flush", "--groups", "never"), GONE),
     "keys-unsynced": (CUTS, r"a key that was handed out is gone|a revoked key is good again|no such table"),
     "keys-unrevoked": (KILLS, r"a revoked key is good again"),
     "unlimited": (KILLS, r"requests of a minute were let through"),

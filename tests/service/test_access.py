@@ -1,6 +1,10 @@
 """Who may do what: every route with every role, wrong keys, revoked keys, and too many requests."""
 
+import sqlite3
+import subprocess
+import sys
 import time
+from contextlib import closing
 
 import pytest
 
@@ -245,3 +249,18 @@ def test_names_that_would_confuse_the_books_are_refused(tmp_path, name):
     with pytest.raises(ValueError, match="name"):
         store.create(name, "student")
     store.close()
+
+
+def test_a_second_store_of_a_process_leaves_the_locks_of_the_first(tmp_path):
+    # Closing a file takes the locks of a process on it: another program would then remove the log in use.
+    place = str(tmp_path / "keys.db")
+    look = f"import sqlite3; c = sqlite3.connect({place!r}); c.execute('SELECT 1 FROM tellers_keys'); c.close()"
+    first = KeyStore(place)
+    _, key = first.create("alice", "student")
+    second = KeyStore(place)
+    subprocess.run([sys.executable, "-c", look], check=True)
+    first.revoke(key.id)
+    first.close()
+    second.close()
+    with closing(sqlite3.connect(place)) as kept:
+        assert kept.execute("SELECT revoked IS NOT NULL FROM tellers_keys").fetchall() == [(1,)]
