@@ -7,8 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from ..errors import LedgerConflict
 from ..ledger._chain import ChainedLedger
@@ -70,7 +69,7 @@ class Aside:
             if self._is_closed:
                 raise AsideEnded("Expected a service that goes on, it is being stopped.")
             if self._process is None:
-                self._process = subprocess.Popen(  # noqa: S603
+                self._process = subprocess.Popen(
                     [sys.executable, "-P", "-m", "tellers.service._aside"],
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                     start_new_session=True,  # an interrupt at the keyboard is for the service
@@ -100,8 +99,8 @@ class Aside:
 
 def place_of(ledger: ChainedLedger) -> tuple[str, dict[str, Any]]:
     """Return where a ledger is and how it is opened there; its vault stays here."""
-    (again, (place, _)) = ledger.__reduce__()  # type: ignore[misc]
-    assert isinstance(again, partial)
+    made: Any = ledger.__reduce__()  # what another process opens it by
+    again, (place, _) = made
     return place, {key: again.keywords[key] for key in ("name", "timeout") if key in again.keywords}
 
 
@@ -115,7 +114,7 @@ def _ended() -> Iterator[None]:
         ) from error
 
 
-def _send(pipe: BinaryIO, said: Any) -> None:
+def _send(pipe: IO[bytes], said: Any) -> None:
     pickle.dump(said, pipe)
     pipe.flush()
 

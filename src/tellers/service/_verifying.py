@@ -110,14 +110,19 @@ class LedgerCheck:
 
     async def wait(self, seconds: float) -> Verdict | None:
         """Verify, and return the verdict, or None where it takes longer; nobody waits in a thread."""
-        run = asyncio.wrap_future(self.start())
-        done, _ = await asyncio.wait({run}, timeout=seconds)
-        if not done:
+        run = self.start()
+        await self.ended(seconds)
+        if not run.done():
             return None
         found = run.result()
         if isinstance(found, Exception):
             raise found
         return found
+
+    async def ended(self, seconds: float) -> None:
+        """Wait so long for what goes on, if anything does."""
+        if self._run is not None:
+            await asyncio.wait({asyncio.wrap_future(self._run)}, timeout=seconds)
 
     def refuse(self) -> Verdict:
         """Note that the ledger was found broken while it was read."""
