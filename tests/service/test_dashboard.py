@@ -344,7 +344,7 @@ def test_both_may_verify_and_tampering_is_told(place, client, auditor, alice, mo
 
 
 def test_books_that_cannot_be_read_are_told_of(place, client, auditor, monkeypatch):
-    def broken():
+    def broken(**_page):
         raise LedgerConflict("Line 3 of ledger.db was changed.")
 
     sign_in(client, auditor)

@@ -18,8 +18,10 @@ from ..ledger.witness import Anchor
 from ..privacy.noise import Noise
 from ..privacy.release import Release
 from ..runs.room import Room, RoomQuestion
+from ._aside import Aside
 from ._ledger import AccountAnswer, account_name, budget_status, group_statuses
 from ._teachers import Served
+from ._verifying import LedgerCheck, Verdict
 
 _PATIENCE_SECONDS = 30.0
 _MOST_WAITING = 8
@@ -43,6 +45,7 @@ class LabelService:
     ledger: ChainedLedger
     noise: Noise
     unsealed: Callable[[BaseException], object] | None = None  # told why a cost did not reach the vault
+    verified: Callable[[Verdict], object] | None = None  # told what a verification found
     closing: list[Callable[[], object]] = field(default_factory=list, repr=False)  # what ends before it does
     _guard: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _busy: dict[str, list[Any]] = field(default_factory=dict, repr=False)
@@ -58,12 +61,20 @@ class LabelService:
         self.price = self.room.price(1)
         plan = self.served.plan
         self.mechanism = self.served.mechanism if plan is None else plan.mechanism
+        self._asides: list[Aside] = []
+        self.check = LedgerCheck(self.ledger, self.new_aside(), told=self.verified)
+
+    def new_aside(self) -> Aside:
+        """Return a process that reads the ledger beside this one, until the service is closed."""
+        self._asides.append(Aside(self.ledger))
+        return self._asides[-1]
 
     def ask_all(self, asked: "Sequence[StudentQuestion]") -> list[tuple[Release, bool] | Exception]:
         """Answer several questions, the ledger's flushes shared; where one is not answered, say why.
 
         The second of two with one key waits, and finds the answer of the first.
         """
+        self.check.require()
         found: list[Any] = [None] * len(asked)
         new: list[tuple[int, RoomQuestion]] = []
         with ExitStack() as stack:
@@ -121,6 +132,7 @@ class LabelService:
         belief: list[list[float]] | None = None,
     ) -> tuple[Release, bool]:
         """Answer a student's question, and say whether it was answered under the same key before."""
+        self.check.require()
         question = self.served.question(rows, pool)
         heard = self.served.belief(belief, len(question))
         name = ledger_key(student, key)
@@ -183,6 +195,9 @@ class LabelService:
         for act in self.closing:
             act()
         self._sealing.shutdown(wait=True)
+        self.check.close()
+        for aside in self._asides:
+            aside.close()
         self.ledger.close()
 
     def _seal(self, work: Callable[[], None]) -> None:

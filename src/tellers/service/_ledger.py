@@ -23,6 +23,7 @@ from ..privacy.rdp import RdpCurve
 from ..runs.personal.assignment import plan_from_dict
 from ..runs.personal.plan import PersonalPlan
 from ..runs.personal.variants import Vanishing
+from . import _verifying
 from ._keys import KeyStore
 from .settings import ServiceSettings
 
@@ -132,9 +133,13 @@ def open_anchors(
 
 
 def require_no_rollback(anchors: Sequence[Anchor], store: KeyStore, *, is_trusted: bool = False) -> None:
-    """Refuse a ledger that does not hold what its witnesses saw; from now on the last of them sees it all."""
+    """Refuse a ledger that does not hold what its witnesses saw; from now on the last of them sees it all.
+
+    One with few lines is verified now, a longer one while it is served.
+    """
     own = anchors[0]
-    own.ledger.verify()
+    if own.ledger.head.number < _verifying.FEW:
+        own.ledger.verify()
     known = None if own.is_known else store.known_head(own.place)
     try:
         if known is not None:

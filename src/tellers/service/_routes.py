@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 from starlette.types import Receive, Scope, Send
 
-from ..errors import BudgetExhausted, KeyReused, LedgerConflict, Unsettled, Unwitnessed
+from ..errors import BudgetExhausted, KeyReused, Unsettled, Unwitnessed
 from ..ledger._state import View
 from ..ledger.base import Entry
 from ..privacy._price import epsilon_of
@@ -201,10 +202,17 @@ class ReleasesAnswer(BaseModel):
 class VerifyAnswer(BaseModel):
     """Whether the chain of hashes of the ledger holds together."""
 
-    intact: bool
+    intact: bool | None = Field(
+        description="Null while it is being verified, which takes minutes where it is long: ask again."
+    )
     head: str | None = Field(description="The last hash: note it elsewhere, and compare.")
-    n_entries: int
-    detail: str | None = Field(default=None, description="What is wrong, where something is.")
+    n_entries: int = Field(description="How many questions were verified.")
+    n_checked: int = Field(default=0, description="How many lines are checked.")
+    n_lines: int = Field(default=0, description="Of how many.")
+    since: datetime | None = Field(
+        default=None, description="When the reading of all lines began; what is newer was read after it."
+    )
+    detail: str | None = Field(default=None, description="What is wrong, or what is missing yet.")
 
 
 class HealthAnswer(BaseModel):
@@ -230,6 +238,7 @@ class ProblemAnswer(BaseModel):
 
 _BEARER = HTTPBearer(auto_error=False, description="A key made by `tellers keys create`: tlr_...")
 _MOST_RELEASES = 1000
+_VERIFY_SECONDS = 5.0
 
 
 def make_router(
@@ -508,14 +517,26 @@ def add_ledger_routes(router: APIRouter, service: LabelService) -> None:
         "/v1/ledger/verify", operation_id="verify", summary="Verify the ledger",
         responses=problems(*_EVERYWHERE),
     )  # fmt: skip
-    def verify(_key: Annotated[Key, Depends(role("operator", "auditor"))]) -> VerifyAnswer:
-        """Read the whole ledger again and check every hash."""
-        try:
-            head = service.ledger.verify()
-            return VerifyAnswer(intact=True, head=head, n_entries=len(service.ledger.entries()))
-        except LedgerConflict:
+    async def verify(_key: Annotated[Key, Depends(role("operator", "auditor"))]) -> VerifyAnswer:
+        """Read the whole ledger and check every hash, beside those who ask for labels.
+
+        What takes longer than some seconds goes on by itself, and the next request tells more. Of a long
+        ledger all lines are read once an hour at most, and else those that are new.
+        """
+        found = await service.check.wait(_VERIFY_SECONDS)
+        if found is None:
+            checked, lines = service.check.progress or (0, 0)
+            words = f"{checked} of {lines} lines are checked so far. It goes on: ask again."
+            return VerifyAnswer(
+                intact=None, head=None, n_entries=0, n_checked=checked, n_lines=lines, detail=words
+            )
+        if not found.is_intact:
             words = "The chain of hashes is broken, or the file was changed. Restore it from a backup."
             return VerifyAnswer(intact=False, head=None, n_entries=0, detail=words)
+        return VerifyAnswer(
+            intact=True, head=found.head, n_entries=found.n_entries, n_checked=found.n_lines,
+            n_lines=found.n_lines, since=found.since,
+        )  # fmt: skip
 
 
 def add_monitoring_routes(router: APIRouter, service: LabelService, metrics: Metrics) -> None:

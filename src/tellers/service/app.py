@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from .. import __version__
 from ..errors import LedgerConflict
 from ..privacy import noise
+from . import _verifying
 from ._keys import KeyStore
 from ._labels import LabelService
 from ._ledger import (
@@ -29,6 +30,7 @@ from ._middleware import Authenticator, BodyLimitMiddleware, KeyMiddleware, LogM
 from ._problems import HttpProblem, as_problem
 from ._routes import make_router
 from ._teachers import open_served
+from ._verifying import LedgerBroken, Verdict
 from .dashboard._pages import add_dashboard, is_page
 from .settings import ServiceSettings
 
@@ -106,8 +108,9 @@ def create_app(
         raise
     # Of an error its kind and place: its words may quote a cost.
     labels = LabelService(
-        served, ledger, noise.secure(), lambda error: log.error("not in the vault", **describe_error(error))
-    )
+        served, ledger, noise.secure(), lambda error: log.error("not in the vault", **describe_error(error)),
+        _verified(log),
+    )  # fmt: skip
     service = Service(settings, labels, Authenticator(store, settings.limits), Metrics(), log)
 
     @asynccontextmanager
@@ -120,6 +123,8 @@ def create_app(
                else {"epsilon_spent": left.epsilon_spent}),
             n_groups=len(labels.groups()),
         )  # fmt: skip
+        if ledger.newest.head.number >= _verifying.FEW:
+            labels.check.start(persists=True)
         yield
         for anchor in anchors:
             with suppress(OSError, LedgerConflict):  # what is away now is looked at when the next one starts
@@ -139,6 +144,7 @@ def create_app(
     app.add_api_route("/v1/openapi.json", _describe, include_in_schema=False)
     add_dashboard(app, labels, service.authenticator, settings=settings, log=log)
     app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(LedgerBroken, _broken)
     app.add_exception_handler(RequestValidationError, _invalid)
     # The last one added is the outermost.
     app.add_middleware(BodyLimitMiddleware, limits=settings.limits, is_form=is_page)
@@ -162,6 +168,16 @@ def _waiting(log: Any) -> Callable[[str, float], object]:
 
 def _is_question(request: Request) -> bool:
     return request.method == "POST" and request.url.path == "/v1/labels"
+
+
+def _verified(log: Any) -> Callable[[Verdict], object]:
+    def say(verdict: Verdict) -> None:
+        if verdict.is_intact:
+            log.info("ledger verified", intact=True, lines=verdict.n_lines)
+        else:
+            log.error("the ledger is broken: no labels are given", intact=False)
+
+    return say
 
 
 def _is_open(path: str) -> bool:
@@ -192,6 +208,14 @@ def describe_api(app: FastAPI) -> dict[str, Any]:
                     del operation["responses"]["422"]
         app.openapi_schema = schema
     return app.openapi_schema
+
+
+async def _broken(request: Request, _error: Exception) -> Response:
+    words = (
+        "The ledger does not hold together: lines were changed or are missing. Nothing was charged. Only the "
+        "operator can help, who restores it from a backup."
+    )
+    return HttpProblem("unavailable", words).response(request.state.request_id)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
