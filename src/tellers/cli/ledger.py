@@ -1,4 +1,4 @@
-"""`tellers ledger`: make, watch, check, move and reprice ledgers, and their vaults."""
+"""`tellers ledger`: make, watch, check, move, rewrite and reprice ledgers, and their vaults."""
 
 import json
 import sys
@@ -530,6 +530,60 @@ def import_(
     print(json.dumps(said) if as_json else f"{n_lines} lines in {said['where']}, to hash {found}")
 
 
+def compact(
+    where: Where,
+    to: Annotated[
+        str | None,
+        options.option(
+            "What to call the new ledger: a new file, or a free name in the database. Without it a file "
+            "keeps its name, and in a database the new one is called NAME-4.",
+            metavar="NEW",
+        ),
+    ] = None,
+    name: Name = "main",
+    as_json: options.Json = False,
+) -> None:
+    """Rewrite a ledger of an earlier version as one of this version, which says the same in fewer bytes.
+
+    Stop the programs that use it first. Every line is checked, and every question compared, before the old
+    ledger gets a last line that closes it: it stays, to be read, as NAME.version-N.db, and nothing is spent
+    from it again. If it is interrupted, run the same command again. The new ledger is a chain of its own: a
+    service that has a witness is started once with --trust-ledger.
+
+    Example: tellers ledger compact spend.db
+    """
+    from ..ledger.compact import compact_ledger
+    from ..ledger.opening import is_url
+
+    with _opened(where, name) as ledger:
+        n_lines = ledger.head.number + 1
+    with show.progress_bar(2 * n_lines, "lines", wanted=not as_json) as progress:
+        found = compact_ledger(where, to=to, name=name, progress=progress)
+    told = {
+        "where": options.shown_place(where, found.where) if is_url(where) else found.where,
+        "changed": found.old is not None,
+        "version": found.version,
+        "old": found.old,
+        "lines_before": found.lines_before,
+        "lines": found.lines,
+        "head": found.head,
+    }
+    show.tell(told, print_compacted, as_json=as_json)
+
+
+def print_compacted(told: dict[str, Any]) -> None:
+    screen = show.console()
+    if not told["changed"]:
+        screen.print(_plain(f"{told['where']} is of version {told['version']}: nothing to do."))
+        return
+    screen.print(
+        _plain(f"{told['where']}: {told['lines']:,} lines instead of {told['lines_before']:,}, all compared.")
+    )
+    screen.print(_plain(f"The old ledger, of version {told['version']}, is closed: {told['old']}"))
+    screen.print(f"Hash of the last line: {told['head']}")
+    screen.print(show.note("note the new hash; a service with a witness starts once with --trust-ledger."))
+
+
 def reprice(where: Where, name: Name = "main", as_json: options.Json = False) -> None:
     """Price everything on the books again with today's accountant; the ledger stays as it is.
 
@@ -581,6 +635,7 @@ COMMANDS = {
     "verify": verify,
     "export": export,
     "import": import_,
+    "compact": compact,
     "reprice": reprice,
     "vault": show_vault,
     "vault-key": make_key,

@@ -20,7 +20,7 @@ from ..privacy._price import itemised
 from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import Release
-from ._lines import Line, LineStore, changed, read_release
+from ._lines import Line, LineReader, LineStore, changed, read_release
 from ._state import LedgerState, View, checked, require_terms
 from ._turns import TurnQueue, TurnTask
 from .base import (
@@ -85,7 +85,7 @@ class ChainedLedger(ABC):
         """Make what is needed to take turns and to read."""
         self._anchored = -1  # the number of the newest line that the anchor took
         self._turns = TurnQueue(self._turn)
-        self._looking = threading.RLock()
+        self._looking, self._checking = threading.RLock(), threading.RLock()
         self._state: LedgerState | None = None
         self._shown: View | None = None
         self._apart: LedgerState | None = None  # read by itself, while another's turn goes on
@@ -108,8 +108,8 @@ class ChainedLedger(ABC):
         """Return what `look` makes of the ledger as it is at one moment; one thread at a time."""
 
     @abstractmethod
-    def _reading(self) -> AbstractContextManager[LineStore]:
-        """Hold the ledger as it is at one moment, on a connection of its own, for as long as it takes."""
+    def _reading(self) -> AbstractContextManager[LineReader]:
+        """Read apart from all others, on a connection of its own; each page is as it is at one moment."""
 
     @abstractmethod
     def _close(self) -> None:
@@ -119,7 +119,7 @@ class ChainedLedger(ABC):
         """Hand back what is open; what is written stays. A ledger that is used again opens it again."""
         self._turns.hold()
         try:
-            with self._looking:
+            with self._looking, self._checking:
                 self._close()
         finally:
             self._turns.resume()
@@ -380,8 +380,8 @@ class ChainedLedger(ABC):
                 assert self._shown is not None
                 return self._shown
             if not self._turns.hold_if_free():
-                self._apart = self._followed(self._apart, store)
-                return self._apart.show()
+                apart = self._apart = self._followed(self._apart, store)
+                return apart.show()
         try:
             return self._show(self._caught_up(store))
         finally:
@@ -645,6 +645,13 @@ _gate = threading.RLock()
 _handed_back: list[ChainedLedger] = []
 
 
+@contextmanager
+def no_forks() -> Iterator[None]:
+    """Let forks wait for what is open beside the ledgers, for a moment."""
+    with _gate:
+        yield
+
+
 def watch_forks(ledger: ChainedLedger) -> None:
     """Take care of a ledger at every fork from now on."""
     with _gate:
@@ -657,6 +664,7 @@ def _before_fork() -> None:
     for ledger in _handed_back:
         ledger._turns.hold()
         ledger._looking.acquire()
+        ledger._checking.acquire()
         with suppress(Exception):  # a connection that cannot be closed is a dead one
             ledger._close()
     for act in BEFORE_FORK:
@@ -665,6 +673,7 @@ def _before_fork() -> None:
 
 def _after_fork_in_parent() -> None:
     for ledger in _handed_back:
+        ledger._checking.release()
         ledger._looking.release()
         ledger._turns.resume()
     _handed_back.clear()
@@ -674,7 +683,8 @@ def _after_fork_in_parent() -> None:
 def _after_fork_in_child() -> None:
     global _gate
     for ledger in _handed_back:
-        ledger._turns, ledger._looking = TurnQueue(ledger._turn), threading.RLock()
+        ledger._turns = TurnQueue(ledger._turn)
+        ledger._looking, ledger._checking = threading.RLock(), threading.RLock()
     _handed_back.clear()
     _gate = threading.RLock()
 
