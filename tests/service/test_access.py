@@ -254,7 +254,9 @@ def test_names_that_would_confuse_the_books_are_refused(tmp_path, name):
 def test_a_second_store_of_a_process_leaves_the_locks_of_the_first(tmp_path):
     # Closing a file takes the locks of a process on it: another program would then remove the log in use.
     place = str(tmp_path / "keys.db")
-    look = f"import sqlite3; c = sqlite3.connect({place!r}); c.execute('SELECT 1 FROM tellers_keys'); c.close()"
+    look = (
+        f"import sqlite3; c = sqlite3.connect({place!r}); c.execute('SELECT 1 FROM tellers_keys'); c.close()"
+    )
     first = KeyStore(place)
     _, key = first.create("alice", "student")
     second = KeyStore(place)

@@ -48,6 +48,12 @@ _KEYS = sql.Table(
     sql.Column("created", sql.String(32), nullable=False),
     sql.Column("revoked", sql.String(32)),
 )  # fmt: skip
+_SESSIONS = sql.Table(
+    "tellers_sessions", TABLES,
+    sql.Column("number", sql.String(64), primary_key=True),
+    sql.Column("key", sql.String(12), nullable=False),
+    sql.Column("ends", sql.BigInteger, nullable=False),
+)  # fmt: skip
 _HEADS = sql.Table(
     "tellers_heads", TABLES,
     sql.Column("ledger", sql.String(64), primary_key=True),
@@ -231,7 +237,7 @@ class KeyStore:
     def _make_tables(self) -> None:
         from ..ledger.sql._witness import TABLE
 
-        for table in (_KEYS, _RATES, _HEADS, TABLE):
+        for table in (_KEYS, _RATES, _SESSIONS, _HEADS, TABLE):
             try:
                 table.create(self._engine, checkfirst=True)
             except sql.exc.DBAPIError:
@@ -351,6 +357,28 @@ class KeyStore:
         if connection is not None:
             with suppress(sqlite3.Error):
                 connection.close()
+
+    def begin_session(self, number: str, key: str, *, ends: int, now: float, most: int) -> None:
+        """Remember a session of a key until it ends; of one key no more than so many, the oldest go."""
+        with self._open() as connection:
+            connection.execute(_SESSIONS.delete().where(_SESSIONS.c.ends <= now))
+            mine = (
+                sql.select(_SESSIONS.c.number).where(_SESSIONS.c.key == key).order_by(_SESSIONS.c.ends.desc())
+            )
+            over = [found for (found,) in connection.execute(mine)][most - 1 :]
+            connection.execute(_SESSIONS.delete().where(_SESSIONS.c.number.in_(over)))
+            connection.execute(_SESSIONS.insert().values(number=number, key=key, ends=ends))
+
+    def session(self, number: str) -> tuple[str, int] | None:
+        """Return the key of a session and when it ends, or None where it was ended."""
+        wanted = sql.select(_SESSIONS.c.key, _SESSIONS.c.ends).where(_SESSIONS.c.number == number)
+        with self._open() as connection:
+            found = connection.execute(wanted).one_or_none()
+        return None if found is None else (str(found[0]), int(found[1]))
+
+    def end_session(self, number: str) -> None:
+        with self._open() as connection:
+            connection.execute(_SESSIONS.delete().where(_SESSIONS.c.number == number))
 
     def known_head(self, ledger: str) -> str | None:
         """Return the last hash that a service of an earlier version saw of a ledger, or None."""

@@ -63,11 +63,13 @@ def create_app(
     wait: float = 0.0,
     waiting: Callable[[str, float], object] | None = None,
     trust_ledger: bool = False,
+    secret: bytes = b"",
 ) -> FastAPI:
     """Return the service as an ASGI application; its ledger and its keys are opened now.
 
     Databases that do not answer are waited for, up to `wait` seconds each; `waiting`, or the log, is told.
-    A ledger that does not hold what its witness saw is refused, unless it is trusted for this once.
+    A ledger that does not hold what its witness saw is refused, unless it is trusted for this once. `secret`
+    signs the sessions of the dashboard where several processes share them.
 
     Guarantee: no label leaves before its price is on the books, whoever asks at the same time.
     Assumes:   `settings` name teachers of one partition, and rows that are asked are public.
@@ -142,7 +144,7 @@ def create_app(
         make_router(labels, service.authenticator, service.metrics, max_batch=settings.limits.max_batch)
     )
     app.add_api_route("/v1/openapi.json", _describe, include_in_schema=False)
-    add_dashboard(app, labels, service.authenticator, settings=settings, log=log)
+    add_dashboard(app, labels, service.authenticator, settings=settings, log=log, secret=secret)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(LedgerBroken, _broken)
     app.add_exception_handler(RequestValidationError, _invalid)

@@ -132,13 +132,19 @@ def is_page(path: str) -> bool:
 
 
 def add_dashboard(
-    app: FastAPI, service: LabelService, authenticator: Authenticator, *, settings: ServiceSettings, log: Any
+    app: FastAPI,
+    service: LabelService,
+    authenticator: Authenticator,
+    *,
+    settings: ServiceSettings,
+    log: Any,
+    secret: bytes = b"",
 ) -> None:
     server = settings.server
     # plain_http is for a proxy that speaks TLS: browsers see TLS there too.
-    gate = SessionGate(
-        authenticator, Sessions(server.session_minutes), is_secure=server.is_tls or server.plain_http
-    )
+    sessions = Sessions(authenticator.store, server.session_minutes)
+    sessions.secret = secret or sessions.secret
+    gate = SessionGate(authenticator, sessions, is_secure=server.is_tls or server.plain_http)
     pages = _Pages(service, gate, Renderer(Path(settings.data.path).name), log)
 
     def add(path: str, answer: Callable[..., Any], method: str = "GET") -> None:
