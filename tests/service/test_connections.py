@@ -1,5 +1,6 @@
 """The wire, by hand: what strangers may hold, send and leave unread, and that others get in all the same."""
 
+import asyncio
 import contextlib
 import functools
 import json
@@ -17,10 +18,11 @@ from tellers.service._connections import (  # noqa: E402
     DRAIN_BYTES,
     MAX_HEADER_BYTES,
     MAX_PIPELINED,
+    WRITE_BYTES,
+    Acceptor,
     Connection,
     ConnectionBudget,
     Deadlines,
-    Listener,
     allowed_connections,
     listening_sockets,
 )
@@ -69,7 +71,7 @@ class Service(uvicorn.Server):
             deadlines=self.deadlines,
         )  # fmt: skip
         found = await listening_sockets("127.0.0.1", 0)
-        self.servers = [Listener(found, make, budget=self.budget, context=self.context)]
+        self.servers = [Acceptor(found, make, budget=self.budget, context=self.context)]
         self.address = found[0].getsockname()
         self.is_there.set()
 
@@ -200,6 +202,16 @@ def test_a_request_whose_body_is_there_keeps_its_connection(service, line):
         said = answer_on(line)
         assert said.startswith(b"HTTP/1.1 200")
         assert b"close" not in said
+
+
+def test_accepted_sockets_wait_for_no_second_packet_and_hold_no_megabytes():
+    async def options():
+        (listening,) = await listening_sockets("127.0.0.1", 0)
+        with listening, socket.create_connection(listening.getsockname()), listening.accept()[0] as accepted:
+            nodelay = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            return bool(nodelay), accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT)
+
+    assert asyncio.run(options()) == (True, WRITE_BYTES)
 
 
 # --- What is not HTTP, or HTTP that readers may differ on ---

@@ -1,4 +1,4 @@
-"""Slow and hostile connections without a key, while others ask with one: no asker fails, or waits for long."""
+"""Slow and hostile connections without a key, while others ask with one: no asker fails or waits for long."""
 
 import json
 import os
@@ -120,22 +120,24 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_strangers_of_all_kinds_at_once_shut_nobody_out(tmp_path):
-    with served(tmp_path, limits="max_connections = 150") as server:
-        told_by(server.ask(1))
+    with served(tmp_path, limits="max_connections = 60") as server:
         before = server.memory
         # Fewer descriptors than it knows of, so that they run out and it has to find that out.
-        few = server.n_files + 100
+        few = server.n_files + 50
         resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (few, few))
-        hostile = begun("strangers", server.port, "all", 30, 150, 4)
-        told = told_by(server.ask(3.5, n=4))
+        hostile = begun("strangers", server.port, "all", 15, 100, 2)
+        told = told_by(server.ask(2, n=4))
         assert told["failed"] == told["health_failed"] == []
-        assert len(told["times"]) > 20
+        assert len(told["times"]) > 8
         assert server.memory < before + 150
         told_by(hostile)
 
 
-PACE = 400  # strangers who come each second; they share two cores with the service and with those who ask
-PACES = {"pipeline": 50, "wrong keys": 200, "half-close": 200}
+# Strangers who come each second; they share two cores with the service and with those who ask. Those who are
+# given something to answer cost it about a millisecond each, and are answered until they have no more to say.
+PACE = 400
+PACES = dict.fromkeys(["form", "reads nothing", "pipeline", "wrong keys", "half-close"], 100)
+NOTICED = 250.0  # milliseconds: twice as much may be what else the machine does, on two cores
 
 
 @pytest.mark.campaign
@@ -143,20 +145,20 @@ def test_two_thousand_strangers_of_each_kind(tmp_path):
     n, kinds = int(os.environ.get("STRANGERS", "2000")), os.environ.get("STRANGER_KINDS", ",".join(KINDS))
     with served(tmp_path, start=subprocess.Popen) as server:
         told_by(server.ask(3))
-        start, slow = server.memory, dict.fromkeys(kinds.split(","))
-        for attempt in range(3):  # whatever else the machine does
+        slow = dict.fromkeys(kinds.split(","), 0.0)
+        for _ in range(3):  # whatever else the machine does
             for kind in slow:
                 pace = PACES.get(kind, PACE)
                 seconds = n / pace + 2
-                alone = watched(server, 5, start)
-                slow[kind] = watched(server, seconds, start, server.port, kind, n, pace, seconds) / alone
+                alone = max(NOTICED, watched(server, 3))
+                slow[kind] = watched(server, seconds, server.port, kind, n, pace, seconds) / alone
             slow = {kind: ratio for kind, ratio in slow.items() if ratio > 2}
         assert not slow
 
 
-def watched(server, seconds, start, *hostile):
-    """Let all ask for some seconds, with or without strangers, all must be well; return the 99th percentile."""
-    used, begin = server.cpu, time.monotonic()
+def watched(server, seconds, *hostile):
+    """Let all ask, with strangers or without; return the 99th percentile, where all was well."""
+    before, used, begin = server.memory, server.cpu, time.monotonic()
     others, asking = begun("strangers", *hostile) if hostile else None, server.ask(seconds)
     memory = n_files = 0
     while asking.poll() is None and time.monotonic() < begin + 2 * seconds + 20:
@@ -173,5 +175,5 @@ def watched(server, seconds, start, *hostile):
         f"strangers {theirs:.2f}", flush=True,
     )  # fmt: skip
     assert told["failed"] == told["health_failed"] == [], kind
-    assert memory <= start + 200, kind
+    assert memory <= before + 150, kind
     return p99

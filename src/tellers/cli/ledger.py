@@ -1,7 +1,8 @@
-"""`tellers ledger`: make, watch, check, move and reprice ledgers, and their vaults."""
+"""`tellers ledger`: make, watch, check, move, rewrite and reprice ledgers, and their vaults."""
 
 import json
 import sys
+from collections import deque
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -426,13 +427,29 @@ def list_(
             raise ValueError(
                 f"Expected an account of this ledger, got {account!r}. See: tellers ledger status"
             )
-        entries = [e for e in ledger.entries() if account is None or account in e.also]
+        shown, n_entries = _newest(ledger, account, limit)
         held = ledger.accountant
     delta, clock = held.budget.delta, held.clock
     start = None if clock is None else clock.start(held.budget.epsilon, delta)
-    shown = entries[-limit:] if limit else entries
-    told = {"entries": [row(entry, delta, start) for entry in shown], "n_entries": len(entries)}
+    told = {"entries": [row(entry, delta, start) for entry in shown], "n_entries": n_entries}
     show.tell(told, partial(print_rows, delta=delta), as_json=as_json)
+
+
+_PAGE = 1000
+
+
+def _newest(ledger: "ChainedLedger", account: str | None, limit: int) -> "tuple[list[Entry], int]":
+    """Return the newest questions, all of them at 0, of one account or of all, and how many there are."""
+    total = ledger.count()
+    if account is None:
+        return ledger.entries(after=max(0, total - limit) if limit else 0), total
+    kept: deque[Entry] = deque(maxlen=limit or None)
+    n_paid = 0
+    for at in range(0, total, _PAGE):
+        page = [entry for entry in ledger.entries(after=at, limit=_PAGE) if account in entry.also]
+        kept.extend(page)
+        n_paid += len(page)
+    return list(kept), n_paid
 
 
 def verify(
@@ -513,6 +530,60 @@ def import_(
     print(json.dumps(said) if as_json else f"{n_lines} lines in {said['where']}, to hash {found}")
 
 
+def compact(
+    where: Where,
+    to: Annotated[
+        str | None,
+        options.option(
+            "What to call the new ledger: a new file, or a free name in the database. Without it a file "
+            "keeps its name, and in a database the new one is called NAME-4.",
+            metavar="NEW",
+        ),
+    ] = None,
+    name: Name = "main",
+    as_json: options.Json = False,
+) -> None:
+    """Rewrite a ledger of an earlier version as one of this version, which says the same in fewer bytes.
+
+    Stop the programs that use it first. Every line is checked, and every question compared, before the old
+    ledger gets a last line that closes it: it stays, to be read, as NAME.version-N.db, and nothing is spent
+    from it again. If it is interrupted, run the same command again. The new ledger is a chain of its own: a
+    service that has a witness is started once with --trust-ledger.
+
+    Example: tellers ledger compact spend.db
+    """
+    from ..ledger.compact import compact_ledger
+    from ..ledger.opening import is_url
+
+    with _opened(where, name) as ledger:
+        n_lines = ledger.head.number + 1
+    with show.progress_bar(2 * n_lines, "lines", wanted=not as_json) as progress:
+        found = compact_ledger(where, to=to, name=name, progress=progress)
+    told = {
+        "where": options.shown_place(where, found.where) if is_url(where) else found.where,
+        "changed": found.old is not None,
+        "version": found.version,
+        "old": found.old,
+        "lines_before": found.lines_before,
+        "lines": found.lines,
+        "head": found.head,
+    }
+    show.tell(told, print_compacted, as_json=as_json)
+
+
+def print_compacted(told: dict[str, Any]) -> None:
+    screen = show.console()
+    if not told["changed"]:
+        screen.print(_plain(f"{told['where']} is of version {told['version']}: nothing to do."))
+        return
+    screen.print(
+        _plain(f"{told['where']}: {told['lines']:,} lines instead of {told['lines_before']:,}, all compared.")
+    )
+    screen.print(_plain(f"The old ledger, of version {told['version']}, is closed: {told['old']}"))
+    screen.print(f"Hash of the last line: {told['head']}")
+    screen.print(show.note("note the new hash; a service with a witness starts once with --trust-ledger."))
+
+
 def reprice(where: Where, name: Name = "main", as_json: options.Json = False) -> None:
     """Price everything on the books again with today's accountant; the ledger stays as it is.
 
@@ -564,6 +635,7 @@ COMMANDS = {
     "verify": verify,
     "export": export,
     "import": import_,
+    "compact": compact,
     "reprice": reprice,
     "vault": show_vault,
     "vault-key": make_key,

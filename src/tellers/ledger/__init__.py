@@ -13,6 +13,7 @@ _HOME = {
     "Ticket": ".base",
     "Vault": ".vault",
     "Witness": ".witness",
+    "compact_ledger": ".compact",
     "export_ledger": ".opening",
     "import_ledger": ".opening",
     "open_group_accounts": ".base",

@@ -135,7 +135,7 @@ class Bills:
             return self._whole(RdpCurve(price.orders, values))
         terms: dict[tuple[str, int | None], int] = {}
         for n, item, kind in bill.terms:
-            name = self._by_key.get(item.key) or self._note(item)
+            name = self.note(item)
             terms[name, kind] = terms.get((name, kind), 0) + n
         return Payment(tuple((n, name, kind) for (name, kind), n in terms.items()), bill.delta)
 
@@ -217,6 +217,10 @@ class Bills:
                 self._prices.clear()
             self._prices[key] = known
         return known
+
+    def note(self, item: Item) -> str:
+        """Return the name of an item, which need not be on the books yet."""
+        return self._by_key.get(item.key) or self._note(item)
 
     def _note(self, item: Item) -> str:
         body: dict[str, Any] = {"kinds": [write_curve(curve) for curve in item.curves]}

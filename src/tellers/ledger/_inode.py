@@ -8,11 +8,14 @@ import fcntl
 import hashlib
 import os
 import re
+import sqlite3
 import stat
 import struct
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -20,11 +23,15 @@ from typing import Final
 from ..errors import LedgerConflict
 
 # A name is a byte of the file, far behind its end; whoever uses a name holds a shared lock on its byte.
-# SQLite's own locks are 512 bytes at 2^30. These locks belong to the open file, and not to the process as
-# SQLite's do: they hold against everybody, and closing another descriptor does not lose them.
+# These locks belong to the open file, and not to the process as SQLite's do: they hold against everybody, and
+# closing another descriptor does not lose them.
 _NAMES, _N_NAMES = 2**61, 2**40
 _QUEUE = 2**61 - 1
-_PER_OPEN_FILE: Final = hasattr(fcntl, "F_OFD_SETLK")
+# One of the bytes that SQLite locks for itself: who closes a ledger as the last one locks them all, empties
+# the log into the file, and removes it. A process that opened and closed the file by itself, for a copy, say,
+# has lost SQLite's lock, and would go on writing to a log that is gone. So there is a lock of our own on it.
+_LOG = 2**30 + 2
+_PER_OPEN_FILE: Final = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
 
 _NETWORKS = re.compile(
     r"nfs\d*|cifs|smb\w*|ncpfs|afs|ceph|lustre|gpfs|ocfs2|davfs|"
@@ -39,7 +46,9 @@ class _OpenFile:
 
     descriptor: int
     name: bytes
+    place: tuple[int, int] = (0, 0)
     n_users: int = 0
+    holds_log: bool = False
     turn: threading.Lock = field(default_factory=threading.Lock)
     waiting: "_Waiting | None" = None
 
@@ -86,18 +95,17 @@ class FileLock:
                 there = real.stat()
             except FileNotFoundError:
                 there = None
-            place = None if there is None else (there.st_dev, there.st_ino)
-            found = None if place is None else _open_files.get(place)
-            if there is None or place is None or found is None:
-                found, place = self._opened(real)
+            found = None if there is None else _open_files.get((there.st_dev, there.st_ino))
+            if there is None or found is None:
+                found = self._opened(real)
             elif found.name != _name(real):
                 raise _two_names(self.path)
             else:
                 _require_one_link(there, self.path)
             found.n_users += 1
-            self._file, self._place = found, place
+            self._file, self._place = found, found.place
 
-    def _opened(self, real: Path) -> tuple[_OpenFile, tuple[int, int]]:
+    def _opened(self, real: Path) -> _OpenFile:
         try:
             descriptor = os.open(real, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
         except OSError as error:
@@ -110,19 +118,36 @@ class FileLock:
         except BaseException:
             os.close(descriptor)
             raise
-        place = there.st_dev, there.st_ino
-        _open_files[place] = found
-        return found, place
+        found.place = there.st_dev, there.st_ino
+        _open_files[found.place] = found
+        return found
 
-    def close(self) -> None:
-        """Give the name back, after the connections were closed."""
+    @property
+    def is_open(self) -> bool:
+        return self._file is not None
+
+    def hold_log(self) -> None:
+        """Let nobody remove the log of the file, which a connection to it has open by now."""
+        file = self._file
+        assert file is not None
+        with _guard:
+            if not file.holds_log:
+                _set_lock(file.descriptor, fcntl.F_RDLCK, _LOG)
+                file.holds_log = True
+
+    def close(self, connections: Iterable[sqlite3.Connection] = ()) -> None:
+        """Close connections to the file, and give its name back; the last one empties the log."""
         with _guard:
             found, self._file = self._file, None
-            if found is None:
-                return
-            found.n_users -= 1
-            if not found.n_users:
-                _open_files.pop(self._place or (0, 0), None)
+            if found is not None:
+                found.n_users -= 1
+                if not found.n_users and found.holds_log:
+                    _set_lock(found.descriptor, fcntl.F_UNLCK, _LOG)
+            for connection in connections:
+                with suppress(sqlite3.Error):
+                    connection.close()
+            if found is not None and not found.n_users:
+                _open_files.pop(found.place, None)
                 os.close(found.descriptor)  # and with it whatever it holds
 
     def require_same(self) -> None:
@@ -147,15 +172,13 @@ class FileLock:
         assert file is not None
         if not file.turn.acquire(timeout=max(0.0, min(deadline - time.monotonic(), 1e6))):
             return False
-        if file.waiting is None:
-            if not _is_queued(file) and _try_flock(file.descriptor):
-                return True
-            file.waiting = _Waiting(file)
-        if file.waiting.wait(deadline):
-            file.waiting = None
-            return True
-        file.turn.release()
-        return False
+        came = False
+        try:
+            came = _take_turn(file, deadline)
+        finally:
+            if not came:
+                file.turn.release()
+        return came
 
     def end_turn(self) -> None:
         """Let the next one in."""
@@ -165,6 +188,21 @@ class FileLock:
         file.turn.release()
 
 
+def _take_turn(file: _OpenFile, deadline: float) -> bool:
+    while True:
+        waiting = file.waiting
+        if waiting is None or waiting.is_over:
+            file.waiting = None
+            if not _is_queued(file) and _try_flock(file.descriptor):
+                return True
+            waiting = file.waiting = _Waiting(file)
+        if waiting.wait(deadline):
+            file.waiting = None
+            return True
+        if not waiting.is_over:
+            return False  # it keeps its place for whoever comes next
+
+
 class _Waiting:
     """Waits for a lock in a thread of its own: a wait for a file cannot be told when to end.
 
@@ -172,35 +210,41 @@ class _Waiting:
     """
 
     def __init__(self, file: _OpenFile) -> None:
-        self._file, self._mutex = file, threading.Lock()
-        self._came, self._is_left = threading.Event(), False
+        self._file, self._changed = file, threading.Condition()
+        self._came, self._is_wanted, self.is_over = False, True, False
         _set_lock(file.descriptor, fcntl.F_RDLCK, _QUEUE)
         threading.Thread(target=self._run, name="ledger turn", daemon=True).start()
 
     def _run(self) -> None:
         file = self._file
-        try:
+        with suppress(OSError):  # closed meanwhile
             fcntl.flock(file.descriptor, fcntl.LOCK_EX)
-        except OSError:
-            return  # closed meanwhile
-        with self._mutex:
-            if self._is_left and file.n_users:
-                fcntl.flock(file.descriptor, fcntl.LOCK_UN)
-                file.waiting = None
-            self._came.set()
+        # While nobody closes the file: the number of a closed one may be another file's by then.
+        with _guard, self._changed:
             if file.n_users:
                 _set_lock(file.descriptor, fcntl.F_UNLCK, _QUEUE)
+                if not self._is_wanted:
+                    fcntl.flock(file.descriptor, fcntl.LOCK_UN)
+            self._came = self._is_wanted
+            self.is_over = not self._came
+            self._changed.notify_all()
 
     def wait(self, deadline: float) -> bool:
-        with self._mutex:
-            self._is_left = False
-        if self._came.wait(max(0.0, deadline - time.monotonic())):
-            return True
-        with self._mutex:
-            if self._came.is_set():
-                return True
-            self._is_left = True
-        return False
+        """Say whether the lock came in time; one that is over does not come."""
+        with self._changed:
+            self._is_wanted = True
+            try:
+                self._changed.wait_for(
+                    lambda: self._came or self.is_over, max(0.0, min(deadline - time.monotonic(), 1e6))
+                )
+            except BaseException:  # Ctrl-C, with the lock in hand
+                if self._came:
+                    fcntl.flock(self._file.descriptor, fcntl.LOCK_UN)
+                self.is_over, self._came = self.is_over or self._came, False
+                raise
+            finally:
+                self._is_wanted = self._came
+            return self._came
 
 
 def _try_flock(descriptor: int) -> bool:

@@ -71,15 +71,8 @@ def _digest(*said: Any) -> str:
     return hashlib.sha256(canonical(said).encode("ascii")).hexdigest()
 
 
-class LineStore(Protocol):
-    """Lines where they are kept, as they are at one moment.
-
-    A store that was opened to write is the only one that appends, until it is closed.
-    """
-
-    def head(self) -> tuple[int, str] | None:
-        """Return number and hash of the last line, or None where there is none."""
-        ...
+class LineReader(Protocol):
+    """Lines where they are kept, for whoever reads all of them while others write."""
 
     def after(self, number: int) -> Iterator[Line]:
         """Return the lines after one, in order; all of them after -1."""
@@ -87,6 +80,21 @@ class LineStore(Protocol):
 
     def numbered(self, numbers: Iterable[int]) -> list[Line]:
         """Return the lines of these numbers that are there, in order."""
+        ...
+
+    def require_rules(self) -> None:
+        """Refuse storage whose own rules, which keep it append-only, were changed."""
+        ...
+
+
+class LineStore(LineReader, Protocol):
+    """Lines where they are kept, as they are at one moment.
+
+    A store that was opened to write is the only one that appends, until it is closed.
+    """
+
+    def head(self) -> tuple[int, str] | None:
+        """Return number and hash of the last line, or None where there is none."""
         ...
 
     def named(self, kind: str, keys: Sequence[str]) -> dict[str, Line]:
@@ -103,10 +111,6 @@ class LineStore(Protocol):
 
     def append(self, lines: Sequence[Line]) -> None:
         """Add lines; they are durable when the store is closed without an error."""
-        ...
-
-    def require_rules(self) -> None:
-        """Refuse storage whose own rules, which keep it append-only, were changed."""
         ...
 
 

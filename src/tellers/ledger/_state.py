@@ -69,6 +69,7 @@ class AccountSums:
             self.events,
             self.deltas.copy(),
             self.held,
+            self._ones,  # the same for good
         )
 
     def add(self, payment: Payment, *, times: int = 1, events: int = 0) -> None:
@@ -132,8 +133,9 @@ class AccountSums:
         if self.accountant.clock is None:
             limit = _limit(self.accountant)
             after = self.held + self.steps(payment)
-            # Near the limit, and where tests took a delta, the curve itself decides.
-            if payment.delta or self.deltas or not after < limit - limit // 2**30:
+            # Where rounding may decide, and where tests took a delta, the curve itself does. It rounds once
+            # for each item; see `_limit` for what rounding does to the budget.
+            if payment.delta or self.deltas or not after < limit - (limit * (len(self.paid) + 64) >> 50):
                 self.accountant.require(self.spent, price, key=key, account=account)
             return payment, 0
         found = self.accountant.debit(self.spent, price)
@@ -203,13 +205,21 @@ _limits: dict[Accountant, int] = {}
 
 
 def _limit(accountant: Accountant) -> int:
-    """Return the largest value that fits a budget at its order, in whole steps."""
+    """Return a value that fits a budget at its order, in whole steps: the largest, less what is rounded.
+
+    Guarantee: what stays below it, as a float with a relative error of less than n / 2^50, by n / 2^50 of the
+               limit at least, is not refused by `Accountant.require`.
+    Assumes:   float64.
+    Reference: value <-> epsilon is two additions of log1p(-1/order) and of a term that is no larger than both
+               it and epsilon together, where anything fits at all; 1e-13 of them is hundreds of roundings.
+    """
     found = _limits.get(accountant)
     if found is None:
         if len(_limits) > 10_000:
             _limits.clear()
         most = accountant.value_left(RdpCurve.zero([accountant.held_at]))
-        found = _limits[accountant] = math.floor(most * _STEPS)
+        added = accountant.budget.epsilon - math.log1p(-1 / accountant.held_at)
+        found = _limits[accountant] = math.floor(most * _STEPS) - math.ceil(1e-13 * added * _STEPS)
     return found
 
 
@@ -304,6 +314,8 @@ class LedgerState:
             self._read_reserved(line, body)
         elif kind == "settled":
             self._read_settled(key, body)
+        elif kind == "closed":
+            self.is_closed = True
         elif self.schema < NUMBERED:
             raise ValueError(kind)
         elif kind == "event":
@@ -312,8 +324,6 @@ class LedgerState:
             if body != self.to_json():
                 raise ValueError("Expected the sums of the lines before.")
             self._note_checkpoint(line)
-        elif kind == "closed":
-            self.is_closed = True
         elif kind != "trusted" or key != str(line.number):
             raise ValueError(kind)
 
@@ -415,8 +425,8 @@ class LedgerState:
         state.add(first[0])
         if state.schema < NUMBERED:
             return None
-        body = json.loads(last.body)
         try:
+            body = json.loads(last.body)
             opened: dict[str, list[Any]] = body["opened"]
             named = [number for number, _ in (*body["items"], *body["events"])]
             there = {
@@ -438,7 +448,9 @@ class LedgerState:
             for name, said in body["accounts"].items():
                 state.sums[name or None].load(said)
             state.n_questions, state.n_settled = int(body["questions"]), int(body["settled"])
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        except (
+            KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError
+        ):  # fmt: skip
             raise LedgerConflict(
                 f"Line {last.number} of the ledger, 'checkpoint', does not fit the lines that it names. "
                 "Somebody or something changed them; restore the ledger from a backup."
@@ -494,9 +506,13 @@ class LedgerState:
         body = write_terms(self.bills.accountant.beside(budget))
         if self.schema < BILLS:
             del body["rule"]
+        return [self.note_account(name, body)]
+
+    def note_account(self, name: str, body: dict[str, Any]) -> Line:
+        """Write down the terms of an account."""
         line = self._line("account", name, canonical(body))
         self._read_account(line, body)
-        return [line]
+        return line
 
     def write_reserved(
         self, key: str, price: RdpCurve, also: Mapping[str, RdpCurve], event: dict[str, Any], store: LineStore
@@ -520,10 +536,21 @@ class LedgerState:
                 )
         for name, curve in also.items():
             paid[name] = self.sums[name].debit(booked(curve), key=key, account=name)[0]
-        lines = self._write_items(paid.values())
         # Two who ask the same at once would write the same line, and one whose commit was lost would take
         # the other's for its own: no two reservations have the same mark.
-        mark = secrets.token_hex(8)
+        return self.note_reserved(key, paid, event=event, mark=secrets.token_hex(8), store=store)
+
+    def note_reserved(
+        self,
+        key: str,
+        paid: dict[str | None, Payment],
+        *,
+        event: dict[str, Any],
+        mark: str,
+        store: LineStore,
+    ) -> list[Line]:
+        """Write down what every account is debited for a question."""
+        lines = self._write_items(paid.values())
         payments = self._payments("price", paid)
         if self.schema < NUMBERED:
             text = canonical({"event": event, "mark": mark, **payments})
@@ -569,12 +596,23 @@ class LedgerState:
             all_kept = all_kept and ticks != ALL_TICKS
             charged[account] = payment if ticks is None else payment._replace(ticks=ticks)
         shown = write_release(release) if all_kept else None
+        return self.note_settled(key, asked, charged, shown=shown), all_kept
+
+    def note_settled(
+        self,
+        key: str,
+        asked: Reserved,
+        charged: dict[str | None, Payment],
+        *,
+        shown: dict[str, Any] | None,
+    ) -> list[Line]:
+        """Write down what came out, and what every account is charged for it."""
         lines = self._write_items(charged.values())
         lines.append(
             self._line("settled", key, canonical({"release": shown, **self._payments("charged", charged)}))
         )
         self._settle(key, asked, charged)
-        return lines, all_kept
+        return lines
 
     def write_checkpoint(self) -> list[Line]:
         """Return a checkpoint where one is due."""
@@ -587,10 +625,10 @@ class LedgerState:
         return [line]
 
     def write_note(self, kind: str, body: dict[str, Any]) -> list[Line]:
-        """Return a line that says something about the ledger itself: `trusted` or `closed`."""
+        """Return a line that says something of the ledger itself: `trusted`, or `closed` in any version."""
         self._require_open()
         assert self.head is not None
-        if self.schema < NUMBERED:
+        if self.schema < NUMBERED and kind != "closed":
             raise LedgerConflict(
                 f"Expected a ledger of version {NUMBERED} to write {kind!r} into, got one of version "
                 f"{self.schema}. Rewrite it first: tellers ledger compact."

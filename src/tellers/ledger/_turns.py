@@ -4,6 +4,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from copy import copy
 from typing import Any
 
 MOST_AT_ONCE = 1024
@@ -50,17 +52,26 @@ class TurnQueue:
 
     def take(self, task: TurnTask) -> bool:
         """Return True when the task was done, False when it was taken back; its error is raised."""
-        if not self._is_next(task):
-            return False
-        if not task.is_done:
-            self._lead(task)
+        try:
+            if not self._is_next(task):
+                return False
+            if not task.is_done:
+                self._lead(task)
+        except BaseException:
+            self._leave(task)
+            raise
         if task.error is not None:
             raise task.error
         return True
 
     def hold(self, seconds: float | None = None) -> bool:
         """Hold everybody back until `resume`, when the turn that goes on is over; say whether it came."""
-        return self._is_next(TurnTask(None, time.monotonic() + (_LONG if seconds is None else seconds)))
+        task = TurnTask(None, time.monotonic() + (_LONG if seconds is None else seconds))
+        try:
+            return self._is_next(task)
+        except BaseException:
+            self._leave(task)
+            raise
 
     def hold_if_free(self) -> bool:
         """Hold everybody back if nobody is at it."""
@@ -93,6 +104,15 @@ class TurnQueue:
                 return False
         return task.woken.acquire()  # it is being done, or it leads
 
+    def _leave(self, task: TurnTask) -> None:
+        """Let the others go on where somebody was interrupted while he waited, or before he could lead."""
+        with self._mutex:
+            if task in self._waiting:
+                self._waiting.remove(task)
+            elif task.leads and not task.is_done:
+                task.is_done = True
+                self._hand_on()
+
     def _lead(self, own: TurnTask) -> None:
         batch = [own]
 
@@ -107,13 +127,14 @@ class TurnQueue:
             self._act(own.deadline, begin)
         except BaseException as error:
             for task in batch:
-                task.error = error
+                task.error = _for_another(error)
+            own.error = error
             if not isinstance(error, Exception):
                 raise
         finally:
-            for task in batch:
-                task.is_done = True
             with self._mutex:
+                for task in batch:
+                    task.is_done = True
                 self._hand_on()
             for task in batch[1:]:
                 task.woken.release()
@@ -124,3 +145,18 @@ class TurnQueue:
             following = self._waiting.popleft()
             following.leads = True
             following.woken.release()
+
+
+def _for_another(error: BaseException) -> BaseException:
+    """Return what to tell a thread whose task failed in another thread: an error of its own."""
+    if isinstance(error, Exception):
+        with suppress(Exception):
+            again = copy(error)
+            again.__cause__ = error
+            return again
+        return error
+    # Ctrl-C is for the one that was interrupted alone.
+    return InterruptedError(
+        "Expected another thread to write for this one, it was interrupted. Whether it wrote is not known: "
+        "ask again with the same key."
+    )

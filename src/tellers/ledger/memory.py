@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from ..privacy.budget import Accountant
 from ._chain import ChainedLedger, T
-from ._lines import Line, LineStore
+from ._lines import Line, LineReader, LineStore
 from ._state import opening
 
 
@@ -99,7 +99,7 @@ class MemoryLedger(ChainedLedger):
             return look(self._store)
 
     @contextmanager
-    def _reading(self) -> Iterator[LineStore]:
+    def _reading(self) -> Iterator[LineReader]:
         yield self._store
 
     def _close(self) -> None:

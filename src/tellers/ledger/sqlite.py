@@ -13,9 +13,9 @@ from typing import Any
 from ..errors import LedgerConflict, require_positive
 from ..privacy._files import sync_folder
 from ..privacy.budget import Accountant
-from ._chain import BEFORE_FORK, ChainedLedger, T, watch_forks
+from ._chain import BEFORE_FORK, ChainedLedger, T, no_forks, watch_forks
 from ._inode import FileLock, before_fork, unusable
-from ._lines import READABLE, SCHEMA, Line, LineStore
+from ._lines import READABLE, SCHEMA, Line, LineReader, LineStore
 from ._state import opening
 from .vault import Vault
 
@@ -97,7 +97,7 @@ def first_line(file: Path, timeout: float) -> Line:
 def held(file: Path, timeout: float) -> Iterator[None]:
     """Hold the name of a file while it is used, and say errors in plain words."""
     lock = FileLock(file)
-    with plain_words(file, timeout):
+    with no_forks(), plain_words(file, timeout):
         lock.open()
         try:
             yield
@@ -177,7 +177,7 @@ class SqliteStore:
         return row
 
     def after(self, number: int) -> Iterator[Line]:
-        while page := self._lines("WHERE number > ? ORDER BY number LIMIT ?", number, _PAGE):
+        while page := _page(number, self):
             yield from page
             number = page[-1].number
 
@@ -198,10 +198,11 @@ class SqliteStore:
         where, values = "kind = ?", list[Any]([kind])
         if begins:
             where, values = f"{where} AND substr(key, 1, ?) = ?", [*values, len(begins), begins]
-        if begins and after < 0:
+        if after < 0:
             # The index has kinds and keys; the last character has nothing after it that begins so.
-            where, values = f"{where} AND key >= ?", [*values, begins]
-            if ord(begins[-1]) < _LAST_CHARACTER:
+            if begins:
+                where, values = f"{where} AND key >= ?", [*values, begins]
+            if begins and ord(begins[-1]) < _LAST_CHARACTER:
                 where, values = f"{where} AND key < ?", [*values, begins[:-1] + chr(ord(begins[-1]) + 1)]
             found = self._connection.execute(
                 f"SELECT number FROM lines WHERE {where}",  # noqa: S608
@@ -216,7 +217,8 @@ class SqliteStore:
 
     def last(self, kind: str) -> Line | None:
         # Keys of such lines are their numbers: the longest and largest is the last.
-        found = self._lines("WHERE kind = ? ORDER BY length(key) DESC, key DESC LIMIT 1", kind)
+        newest = "SELECT number FROM lines WHERE kind = ? ORDER BY length(key) DESC, key DESC LIMIT 1"
+        found = self._lines(f"WHERE number = ({newest})", kind)
         return found[0] if found else None
 
     def append(self, lines: Sequence[Line]) -> None:
@@ -270,6 +272,32 @@ def _name(error: sqlite3.Error) -> str:
     return getattr(error, "sqlite_errorname", None) or ""
 
 
+class _Pages:
+    """The lines of a ledger for whoever reads all of them, a page at a time.
+
+    One moment for all of it would keep the log from being emptied. Between two pages nothing is held, and the
+    ledger may be closed, for a fork, say.
+    """
+
+    def __init__(self, ledger: "SqliteLedger") -> None:
+        self._ledger = ledger
+
+    def after(self, number: int) -> Iterator[Line]:
+        while page := self._ledger._check(partial(_page, number)):
+            yield from page
+            number = page[-1].number
+
+    def numbered(self, numbers: Iterable[int]) -> list[Line]:
+        return self._ledger._check(lambda store: store.numbered(numbers))
+
+    def require_rules(self) -> None:
+        self._ledger._check(lambda store: store.require_rules())
+
+
+def _page(number: int, store: SqliteStore) -> list[Line]:
+    return store._lines("WHERE number > ? ORDER BY number LIMIT ?", number, _PAGE)
+
+
 # What forgotten ledgers had open. The garbage collector may run anywhere; the next ledger in use closes them.
 _forgotten: list[tuple[list[sqlite3.Connection], FileLock]] = []
 
@@ -308,7 +336,8 @@ class SqliteLedger(ChainedLedger):
     vault: Vault | None = None
     _path: Path = field(init=False, repr=False)
     _file: FileLock = field(init=False, repr=False)
-    # By what they are for: the turn that writes, and readers. One thread at a time uses each.
+    # By what they are for: the turn that writes, who looks something up, and who reads all of it. One thread
+    # at a time uses each.
     _connections: dict[str, sqlite3.Connection] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -328,14 +357,12 @@ class SqliteLedger(ChainedLedger):
 
     def _close(self) -> None:
         connections, self._connections = self._connections, {}
-        for connection in connections.values():
-            connection.close()
-        self._file.close()
+        self._file.close(connections.values())
 
     def __del__(self) -> None:
-        connections = getattr(self, "_connections", None)
-        if connections:
-            _forgotten.append((list(connections.values()), self._file))
+        connections, file = getattr(self, "_connections", {}), getattr(self, "_file", None)
+        if file is not None and file.is_open:
+            _forgotten.append((list(connections.values()), file))
 
     def __reduce__(self) -> tuple[Callable[..., "SqliteLedger"], tuple[Any, ...]]:
         # Another process opens the file for itself; connections and locks do not travel.
@@ -344,6 +371,11 @@ class SqliteLedger(ChainedLedger):
 
     def _title(self) -> str:
         return self._path.name
+
+    def _require_key(self, key: str) -> None:
+        # Refused here, for it would be refused in the middle of a turn, and with it all that others asked.
+        if key.encode("utf-8", "ignore").decode("utf-8") != key:
+            raise ValueError(f"Expected a key in whole characters, got {key!r}. Nothing was charged.")
 
     def _look(self, look: Callable[[LineStore], T]) -> T:
         with self._alone(), plain_words(self._path, self.timeout):
@@ -355,20 +387,13 @@ class SqliteLedger(ChainedLedger):
                 self._end("looking", "ROLLBACK")
 
     @contextmanager
-    def _reading(self) -> Iterator[LineStore]:
-        # A moment for each page: one for all of it would keep the log from being emptied.
-        lock = FileLock(self._path)
-        with plain_words(self._path, self.timeout):
-            self._file.require_same()
-            lock.open()
-            try:
-                connection = connect(self._path, [opening(self.accountant)], self.timeout)
-                try:
-                    yield SqliteStore(connection, self._title())
-                finally:
-                    connection.close()
-            finally:
-                lock.close()
+    def _reading(self) -> Iterator[LineReader]:
+        yield _Pages(self)
+
+    def _check(self, look: Callable[[SqliteStore], T]) -> T:
+        """Return what `look` makes of a page, on the connection for those who read all of it."""
+        with self._checking, plain_words(self._path, self.timeout):
+            return look(SqliteStore(self._open("checking"), self._title()))
 
     def _commit(self, next_lines: Callable[[LineStore], Sequence[Line]], deadline: float) -> None:
         with plain_words(self._path, self.timeout):
@@ -397,13 +422,10 @@ class SqliteLedger(ChainedLedger):
         connection = self._connections.get(purpose)
         if connection is None:
             self._file.open()
-            try:
-                connection = connect(self._path, [opening(self.accountant)], self.timeout)
-            except BaseException:
-                if not self._connections:
-                    self._file.close()
-                raise
+            connection = connect(self._path, [opening(self.accountant)], self.timeout)
             self._connections[purpose] = connection
+            self._file.hold_log()
+            self._file.require_same()  # it may have been replaced while it was opened
         return connection
 
     def _end(self, purpose: str, how: str) -> None:
@@ -424,10 +446,7 @@ def _close_forgotten() -> None:
             connections, file = _forgotten.pop()
         except IndexError:  # another thread may be at it
             return
-        for connection in connections:
-            with suppress(sqlite3.Error):
-                connection.close()
-        file.close()
+        file.close(connections)
 
 
 BEFORE_FORK.extend([_close_forgotten, before_fork])

@@ -351,6 +351,8 @@ class Connection(HttpToolsProtocol):
         self._n_raw = self._n_body = 0
         super().on_headers_complete()
         cycle = self.cycle
+        if self.is_idle:
+            self._running = cycle
         cycle.transport = self._answers  # type: ignore[assignment]
         # Until all of it is there, an answer ends the connection.
         self._keeps_alive, cycle.keep_alive = cycle.keep_alive, False
@@ -411,10 +413,6 @@ class Connection(HttpToolsProtocol):
 
     # --- What goes out ---
 
-    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-        self._running = cycle
-        super()._start_asgi_task(cycle, app)
-
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
         self.budget.judge(self, self.has_key)
@@ -423,7 +421,10 @@ class Connection(HttpToolsProtocol):
         self.flow.resume_reading()
         if self.pipeline:
             cycle, app = self.pipeline.pop()
-            self._start_asgi_task(cycle, app)
+            self._running = cycle
+            task = self.loop.create_task(cycle.run_asgi(app))
+            task.add_done_callback(self.tasks.discard)
+            self.tasks.add(task)
             self._wait(self.deadlines.body if cycle.more_body else math.inf)
         else:
             self._wait(self.deadlines.head if self._is_head else self.deadlines.idle)
@@ -448,7 +449,7 @@ def _bad_request() -> bytes:
 _BAD_REQUEST = _bad_request()
 
 
-class Listener:
+class Acceptor:
     """Accepts for a server, whatever happens: what does not fit is shed, or closed, and never left waiting.
 
     Stands for an `asyncio.Server` where uvicorn expects one.
@@ -491,7 +492,8 @@ class Listener:
                     self._budget.shed()
                 await asyncio.sleep(0.05)
                 continue
-            self._make().open(accepted, address[0] if isinstance(address, tuple) else "", self._context)
+            host = address[0] if isinstance(address, tuple) else "nobody"
+            self._make().open(accepted, host, self._context)
             n_accepted += 1
             if n_accepted % _ACCEPTED_AT_ONCE == 0:
                 await asyncio.sleep(0)  # those who are in come first
@@ -506,9 +508,10 @@ async def listening_sockets(host: str, port: int, *, backlog: int = 2048) -> lis
     try:
         for family, _, _, _, place in dict.fromkeys(found):
             sockets.append(socket.create_server(place[:2], family=family, backlog=backlog))
+            # Both are passed on to what is accepted: a small packet does not wait for the one before, and a
+            # response that is not read waits here, where it is counted, and not in megabytes of the system.
+            sockets[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-                # Passed on to what is accepted: a response that is not read waits here, where it is counted,
-                # and not in megabytes of the system.
                 sockets[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, WRITE_BYTES)
     except OSError:
         for opened in sockets:

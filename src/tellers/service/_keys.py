@@ -7,13 +7,15 @@ import math
 import os
 import re
 import secrets
+import sqlite3
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -46,12 +48,19 @@ _KEYS = sql.Table(
     sql.Column("created", sql.String(32), nullable=False),
     sql.Column("revoked", sql.String(32)),
 )  # fmt: skip
+_SESSIONS = sql.Table(
+    "tellers_sessions", TABLES,
+    sql.Column("number", sql.String(64), primary_key=True),
+    sql.Column("key", sql.String(12), nullable=False),
+    sql.Column("ends", sql.BigInteger, nullable=False),
+)  # fmt: skip
 _HEADS = sql.Table(
     "tellers_heads", TABLES,
     sql.Column("ledger", sql.String(64), primary_key=True),
     sql.Column("head", sql.String(64), nullable=False),
 )  # fmt: skip
 
+_FIND = "SELECT id, name, role, created, revoked FROM tellers_keys WHERE id = ?"
 _MINE = "FROM tellers_rates WHERE who = :who AND second >= :first"
 # One statement looks and counts: nobody comes in between who also finds room.
 _HIT = sql.text(
@@ -77,6 +86,14 @@ _TURN = sql.text(
 )
 
 
+Execute = Callable[[sql.TextClause, dict[str, Any]], Sequence[Any]]
+
+
+def _rows(connection: sql.Connection, statement: sql.TextClause, given: dict[str, Any]) -> Sequence[Any]:
+    found = connection.execute(statement, given)
+    return found.all() if found.returns_rows else ()
+
+
 class Rates:
     """Counts what somebody does, by the second, for all processes that share a database."""
 
@@ -98,31 +115,34 @@ class Rates:
         """
         with self._engine.connect() as connection:
             now = self._turn(connection, who)
-            second = math.floor(now)
-            place = {"who": who, "first": second - WINDOW}
-            found = connection.execute(_HIT, {**place, "second": second, "most": most}).one_or_none()
-            if found is None:
-                seen = connection.execute(_SEEN, place).all()
-                if seen[-1][0] > second:
-                    self._count_now(connection, who, second)
-                    seen = connection.execute(_SEEN, place).all()
-                    connection.commit()
-                else:
-                    connection.rollback()
-                return wait_for([(int(at), int(n)) for at, n in seen], most=most, now=now)
-            if (found[1] or second) > second:
-                self._count_now(connection, who, second)
-            if found[0] == 1:  # a new second: the oldest are not needed any more
-                connection.execute(_FORGET, place)
+            wait = self.count(partial(_rows, connection), now, who, most=most)
             connection.commit()
+        return wait
+
+    def count(self, execute: "Execute", now: float, who: str, *, most: int) -> int:
+        """Do what `hit` does by somebody else's transaction."""
+        second = math.floor(now)
+        place = {"who": who, "first": second - WINDOW}
+        found = execute(_HIT, {**place, "second": second, "most": most})
+        if not found:
+            seen = execute(_SEEN, place)
+            if seen[-1][0] > second:
+                self._count_now(execute, who, second)
+                seen = execute(_SEEN, place)
+            return wait_for([(int(at), int(n)) for at, n in seen], most=most, now=now)
+        n, newest = found[0]
+        if (newest or second) > second:
+            self._count_now(execute, who, second)
+        if n == 1:  # a new second: the oldest are not needed any more
+            execute(_FORGET, place)
         return 0
 
-    def _count_now(self, connection: sql.Connection, who: str, second: int) -> None:
+    def _count_now(self, execute: "Execute", who: str, second: int) -> None:
         """Count what stands in seconds to come as of this second: when it really was is not known."""
         ahead = {"who": who, "second": second}
-        n = connection.execute(_AHEAD, ahead).scalar()
-        connection.execute(_FORGET_AHEAD, ahead)
-        connection.execute(_COUNT_NOW, {**ahead, "n": n})
+        ((n,),) = execute(_AHEAD, ahead)
+        execute(_FORGET_AHEAD, ahead)
+        execute(_COUNT_NOW, {**ahead, "n": n})
 
     def forget(self) -> None:
         """Remove what is too old to count, of everybody."""
@@ -152,8 +172,8 @@ TOKEN = re.compile(r"tlr_([a-z2-7]{12})_([A-Za-z0-9_-]{43})")
 _ID = re.compile(r"[a-z2-7]{12}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
-# Each check takes 19 MiB, which a thread does not give back, and a core: there are few threads for it, and one
-# for unknown ids (60 random bits: a guess), so that no guess keeps a key waiting.
+# Each check takes 19 MiB, which a thread does not give back, and a core: there are few threads for it, and
+# one for unknown ids (60 random bits: a guess), so that no guess keeps a key waiting.
 _CHECKS = ThreadPoolExecutor(3, "check")
 _GUESSES = ThreadPoolExecutor(1, "guess")
 _GUESS_SHARE = 1 / 3
@@ -180,6 +200,9 @@ class KeyStore:
 
     def __init__(self, place: str, *, timeout: float = 5.0) -> None:
         self._file: tuple[Path, tuple[int, int]] | None = None
+        self._timeout, self._clock = timeout, time.time
+        self._quick: sqlite3.Connection | None = None
+        self._quick_lock = threading.RLock()
         if is_url(place):
             from ..ledger.sql.connection import make_engine, parse_url
 
@@ -214,7 +237,7 @@ class KeyStore:
     def _make_tables(self) -> None:
         from ..ledger.sql._witness import TABLE
 
-        for table in (_KEYS, _RATES, _HEADS, TABLE):
+        for table in (_KEYS, _RATES, _SESSIONS, _HEADS, TABLE):
             try:
                 table.create(self._engine, checkfirst=True)
             except sql.exc.DBAPIError:
@@ -280,6 +303,83 @@ class KeyStore:
         with self._there():
             return self.rates.hit(number, most=most)
 
+    def admit_all(self, numbers: Sequence[str], *, most: int) -> list[tuple[Key | None, int]]:
+        """Return the keys of these ids, one more request counted for each, or the seconds that one waits.
+
+        Without `most` nothing is counted.
+        """
+        with self._there():
+            if self._file is None:
+                found = [self.find(number) for number in numbers]
+                return [
+                    (key, 0 if key is None or not most else self.rates.hit(key.id, most=most))
+                    for key in found
+                ]
+            with self._quick_lock:
+                try:
+                    return self._admitted(numbers, most)
+                except sqlite3.Error as error:
+                    self._forget_quick()
+                    raise ConnectionError(
+                        "Expected the store of keys to answer, it does not. Is it there, and free?"
+                    ) from error
+
+    def _admitted(self, numbers: Sequence[str], most: int) -> list[tuple[Key | None, int]]:
+        # By SQLite itself, in one transaction: what SQLAlchemy adds costs more than all the rest.
+        assert self._file is not None
+        if self._quick is None:
+            self._quick = sqlite3.connect(
+                self._file[0], timeout=self._timeout, isolation_level=None, check_same_thread=False
+            )
+            _use_log(self._quick, "NORMAL")
+        connection, found = self._quick, list[tuple[Key | None, int]]()
+
+        def execute(statement: sql.TextClause, given: dict[str, Any]) -> Sequence[Any]:
+            return connection.execute(statement.text, given).fetchall()
+
+        connection.execute("BEGIN IMMEDIATE" if most else "BEGIN")
+        try:
+            for number in numbers:
+                row = connection.execute(_FIND, (number,)).fetchone()
+                key = None if row is None else Key(*row)
+                counted = key is not None and most and not key.is_revoked
+                found.append(
+                    (key, self.rates.count(execute, self._clock(), number, most=most) if counted else 0)
+                )
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        return found
+
+    def _forget_quick(self) -> None:
+        connection, self._quick = self._quick, None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
+
+    def begin_session(self, number: str, key: str, *, ends: int, now: float, most: int) -> None:
+        """Remember a session of a key until it ends; of one key no more than so many, the oldest go."""
+        with self._open() as connection:
+            connection.execute(_SESSIONS.delete().where(_SESSIONS.c.ends <= now))
+            mine = (
+                sql.select(_SESSIONS.c.number).where(_SESSIONS.c.key == key).order_by(_SESSIONS.c.ends.desc())
+            )
+            over = [found for (found,) in connection.execute(mine)][most - 1 :]
+            connection.execute(_SESSIONS.delete().where(_SESSIONS.c.number.in_(over)))
+            connection.execute(_SESSIONS.insert().values(number=number, key=key, ends=ends))
+
+    def session(self, number: str) -> tuple[str, int] | None:
+        """Return the key of a session and when it ends, or None where it was ended."""
+        wanted = sql.select(_SESSIONS.c.key, _SESSIONS.c.ends).where(_SESSIONS.c.number == number)
+        with self._open() as connection:
+            found = connection.execute(wanted).one_or_none()
+        return None if found is None else (str(found[0]), int(found[1]))
+
+    def end_session(self, number: str) -> None:
+        with self._open() as connection:
+            connection.execute(_SESSIONS.delete().where(_SESSIONS.c.number == number))
+
     def known_head(self, ledger: str) -> str | None:
         """Return the last hash that a service of an earlier version saw of a ledger, or None."""
         with self._open() as connection:
@@ -294,6 +394,8 @@ class KeyStore:
         return TableWitness(self._open, name="the store of keys")
 
     def close(self) -> None:
+        with self._quick_lock:
+            self._forget_quick()
         self._engine.dispose()
         self._counting.dispose()
 

@@ -8,7 +8,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,9 +97,15 @@ class KeyMiddleware:
     """Lets nobody in without a key, except to the few paths that are open to everyone."""
 
     def __init__(
-        self, app: ASGIApp, *, authenticator: "Authenticator", is_open: Callable[[str], bool]
+        self,
+        app: ASGIApp,
+        *,
+        authenticator: "Authenticator",
+        is_open: Callable[[str], bool],
+        is_admitted_later: Callable[[Request], bool] = lambda _request: False,
     ) -> None:
         self.app, self.authenticator, self.is_open = app, authenticator, is_open
+        self.is_admitted_later = is_admitted_later
         self._first_checks = CapacityLimiter(2 * _MOST_GUESSES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,13 +121,18 @@ class KeyMiddleware:
                 return
         await self.app(scope, receive, send)
 
-    async def _admit(self, request: Request) -> Key:
+    async def _admit(self, request: Request) -> Key | None:
+        """Return the key of a request; None where it is known, and whoever answers admits it."""
         token = token_of(request)
         if not TOKEN.fullmatch(token):
             return self.authenticator.admit(request)  # refuses, and asks nobody
+        number = self.authenticator.remembered(token)
+        if number and self.is_admitted_later(request):
+            request.state.token, request.state.key_id = token, number
+            return None
         # The store is a database, and a first check of a key is slow on purpose: it waits for a place of its
         # own, so that wrong keys take none from those whose key is known.
-        limiter = None if self.authenticator.is_remembered(token) else self._first_checks
+        limiter = None if number else self._first_checks
         return await run_sync(self.authenticator.admit, request, limiter=limiter)
 
 
@@ -229,6 +240,10 @@ _MOST_REMEMBERED = 10_000
 _MOST_GUESSES = 8
 
 
+def _no_key(detail: str) -> HttpProblem:
+    return HttpProblem("no-key", detail, headers={"WWW-Authenticate": 'Bearer realm="tellers"'})
+
+
 def token_of(request: Request) -> str:
     """Return what a request carries as its key, or nothing."""
     words = request.headers.get("authorization", "").split(" ")
@@ -284,7 +299,7 @@ class Authenticator:
     def check(self, token: str, address: str) -> Key:
         """Return the key of a token that opens something, or refuse whoever sent it from an address."""
         failures = self.limits.failures_per_minute
-        is_stranger = bool(token) and not self.is_remembered(token)
+        is_stranger = bool(token) and not self.remembered(token)
         place = self._counted(token, address) if is_stranger else ()
         if is_stranger and failures and not self._failed.test(RateLimitItemPerMinute(failures), *place):
             reset = self._failed.get_window_stats(RateLimitItemPerMinute(failures), *place).reset_time
@@ -302,8 +317,9 @@ class Authenticator:
         if key is None:
             if token and failures:
                 self._failed.hit(RateLimitItemPerMinute(failures), *(place or self._counted(token, address)))
-            detail = "The key is not known, or was revoked." if token else "No key came with the request."
-            raise HttpProblem("no-key", detail, headers={"WWW-Authenticate": 'Bearer realm="tellers"'})
+            raise _no_key(
+                "The key is not known, or was revoked." if token else "No key came with the request."
+            )
         return key
 
     def count(self, key: Key) -> None:
@@ -311,8 +327,11 @@ class Authenticator:
         most = self.limits.requests_per_minute
         wait = self.store.hit(key.id, most=most) if most else 0
         if wait:
-            detail = f"A key may send {most} requests in a minute."
-            raise HttpProblem("too-many", detail, headers={"Retry-After": str(wait)})
+            raise self._too_many(wait)
+
+    def _too_many(self, wait: int) -> HttpProblem:
+        detail = f"A key may send {self.limits.requests_per_minute} requests in a minute."
+        return HttpProblem("too-many", detail, headers={"Retry-After": str(wait)})
 
     def _counted(self, token: str, address: str) -> tuple[str, ...]:
         """Return where a wrong key counts: who guesses must not shut out others behind the same proxy.
@@ -326,10 +345,33 @@ class Authenticator:
     def _mark(self, token: str) -> bytes:
         return hmac.digest(self._secret, token.encode(), hashlib.sha256)
 
-    def is_remembered(self, token: str) -> bool:
-        """Return whether a token was found valid within the last minute."""
+    def remembered(self, token: str) -> str:
+        """Return the id of the key of a token that was found valid within the last minute, or nothing."""
         with self._lock:
-            return self._seen.get(self._mark(token), ("", 0.0))[1] > self.clock()
+            number, until = self._seen.get(self._mark(token), ("", 0.0))
+        return number if until > self.clock() else ""
+
+    def admit_all(self, keys: "Sequence[Key | str]") -> list[Key | HttpProblem]:
+        """Return the keys of tokens that were found valid a moment ago, or why one is refused now.
+
+        What is a key already was admitted before.
+        """
+        waiting = {at: self.remembered(token) for at, token in enumerate(keys) if isinstance(token, str)}
+        found: list[Any] = list(keys)
+        known = self.store.admit_all(
+            [number for number in waiting.values() if number], most=self.limits.requests_per_minute
+        )
+        for at, number in waiting.items():
+            key, wait = known.pop(0) if number else (None, 0)
+            if key is None or key.is_revoked:
+                with self._lock:
+                    self._seen.pop(self._mark(str(keys[at])), None)
+                found[at] = _no_key("The key is not known, or was revoked.")
+            elif wait:
+                found[at] = self._too_many(wait)
+            else:
+                found[at] = key
+        return found
 
     def _remember(self, mark: bytes, number: str) -> None:
         now = self.clock()

@@ -1,5 +1,7 @@
 """The server of a service: uvicorn, with our own way of accepting connections, and TLS."""
 
+import asyncio
+import secrets
 import socket
 import ssl
 import sys
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 from .settings import ServiceSettings
 
 if TYPE_CHECKING:
+    from ._workers import Share
     from .app import Service
 
 
@@ -26,21 +29,68 @@ def serve(
 ) -> None:
     """Listen until SIGINT or SIGTERM; requests in flight are finished first.
 
+    Several workers are processes that are forked before anything is opened, and share its sockets.
+
     Databases that do not answer yet are waited for, up to `wait` seconds, and `waiting` is told of it.
     `ready` is told the service and its address when it listens.
 
     A server that is killed leaves what it had reserved charged: asked again, such a question is answered
     with 409 and an explanation, never with a second draw.
     """
+    begin = partial(_serve, settings, log_stream=log_stream, wait=wait, waiting=waiting)
+    if settings.server.workers == 1:
+        begin(ready=ready, trust_ledger=trust_ledger)
+        return
+    from ._workers import Share, run_workers
+
+    require_tls(settings)
+    secret = secrets.token_bytes(32)
+
+    def work(share: Share) -> None:
+        is_first = share.is_first
+        begin(
+            ready=ready if is_first else None,
+            trust_ledger=trust_ledger and is_first,
+            share=share,
+            secret=secret,
+        )
+
+    code = run_workers(settings.server.workers, _sockets_of(settings), work)
+    if code:
+        sys.exit(code)
+
+
+def _sockets_of(settings: ServiceSettings) -> "list[socket.socket]":
+    from ._connections import listening_sockets
+
+    server = settings.server
+    try:
+        return asyncio.run(listening_sockets(server.host, server.port))
+    except OSError as error:
+        words = f"Expected to listen on {server.host}:{server.port}: {str(error.strerror).lower()}."
+        raise OSError(f"{words} Is another service there? Name another port.") from error
+
+
+def _serve(
+    settings: ServiceSettings,
+    *,
+    log_stream: TextIO | None,
+    wait: float,
+    waiting: Callable[[str, float], object] | None,
+    ready: "Callable[[Service, str], object] | None",
+    trust_ledger: bool,
+    share: "Share | None" = None,
+    secret: bytes = b"",
+) -> None:
     from ..errors import MissingExtra
 
     try:
         import uvicorn
 
         from ._connections import (
+            Acceptor,
             Connection,
             ConnectionBudget,
-            Listener,
             allowed_connections,
             listening_sockets,
         )
@@ -51,12 +101,15 @@ def serve(
 
     server = settings.server
     require_tls(settings)
-    app = create_app(settings, log_stream=log_stream, wait=wait, waiting=waiting, trust_ledger=trust_ledger)
+    app = create_app(
+        settings, log_stream=log_stream, wait=wait, waiting=waiting, trust_ledger=trust_ledger, secret=secret
+    )
     forward_others(app.state.service.log, server.log_level)
 
     limits = settings.limits
-    n_connections = allowed_connections(limits.max_connections)
-    if n_connections < limits.max_connections:
+    wanted = -(-limits.max_connections // server.workers)
+    n_connections = allowed_connections(wanted)
+    if n_connections < wanted:
         app.state.service.log.warning(
             "fewer connections, for want of open files", n_connections=n_connections
         )
@@ -81,12 +134,20 @@ def serve(
             make = partial(
                 connect, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
             )  # fmt: skip
-            listener = Listener(listening, make, budget=budget, context=self.config.ssl)
-            self.servers = [listener]  # type: ignore[list-item]
+            acceptor = Acceptor(listening, make, budget=budget, context=self.config.ssl)
+            self.servers = [acceptor]  # type: ignore[list-item]
+            if share is not None:
+                # It ends when the parent does, and nobody is left who would hold the port.
+                asyncio.get_running_loop().add_reader(share.lifeline, self._orphaned, share.lifeline)
+                share.tell()
             if ready is not None:
                 # Any free port is known from now on.
                 port = listening[0].getsockname()[1]
                 ready(app.state.service, replace(server, port=port).address)
+
+        def _orphaned(self, lifeline: int) -> None:
+            asyncio.get_running_loop().remove_reader(lifeline)
+            self.should_exit = True
 
     running = ReadyServer(uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, proxy_headers=False, ws="none",
@@ -96,7 +157,7 @@ def serve(
         ssl_keyfile=str(settings.path(server.tls_key)) if server.is_tls else None,
     ))  # fmt: skip
     with suppress(KeyboardInterrupt):  # how the server hands on Ctrl-C, when all is done
-        running.run()
+        running.run(sockets=None if share is None else list(share.sockets))
     if not running.started:
         sys.exit(3)
 

@@ -243,6 +243,13 @@ class ServerConfig(Options, title="server"):
     )
     log_level: Literal["debug", "info", "warning", "error"] = option("info", "debug, info, warning or error.")
     session_minutes: int = option(30, "How long a sign-in to the dashboard lasts.", ge=1, le=1440)
+    workers: int = option(
+        1,
+        "Processes that answer, one per core at the most: what the service spends on a question is then "
+        "spread over them. They share ledger, keys and address.",
+        ge=1,
+        le=64,
+    )
     shutdown_seconds: int = option(
         30, "How long requests in flight may take at the end; 0 = as long as they need.", ge=0
     )

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 from ...errors import LedgerConflict, require_positive
 from ...privacy.budget import Accountant
 from .._chain import ChainedLedger, T, watch_forks
-from .._lines import Line, LineStore
+from .._lines import Line, LineReader, LineStore
 from .._state import opening
 from ..base import canonical
 from ..vault import Vault
@@ -105,9 +105,9 @@ class PostgresStore:
     def last(self, kind: str) -> Line | None:
         # Keys of such lines are their numbers: the longest and largest is the last.
         order = (sa.func.length(LINES.c.key).desc(), LINES.c.key.desc())
-        wanted = sa.select(*_COLUMNS).where(LINES.c.ledger == self._ledger, LINES.c.kind == kind)
-        row = self._connection.execute(wanted.order_by(*order).limit(1)).one_or_none()
-        return None if row is None else Line(row[0], row[1], _key(row[2]), *row[3:])
+        wanted = sa.select(LINES.c.number).where(LINES.c.ledger == self._ledger, LINES.c.kind == kind)
+        found = self._lines(LINES.c.number == wanted.order_by(*order).limit(1).scalar_subquery())
+        return found[0] if found else None
 
     def append(self, lines: Sequence[Line]) -> None:
         if lines:
@@ -241,7 +241,7 @@ class PostgresLedger(ChainedLedger):
             return self._until_reachable(attempt, "looking", time.monotonic() + self.timeout)
 
     @contextmanager
-    def _reading(self) -> Iterator[LineStore]:
+    def _reading(self) -> Iterator[LineReader]:
         try:
             with plain_words(self._url, self.timeout), self._engine.connect() as connection:
                 # A moment for each page: a transaction for all of it would be silent for too long.
@@ -371,6 +371,29 @@ def fill(url: str, lines: Sequence[Line], *, name: str = "main", timeout: float 
             raise LedgerConflict(
                 f"Expected a name that is free in {shown(parsed)}, got {name!r}. Nothing was written."
             )
+
+
+@contextmanager
+def replaced(
+    url: str, name: str, new: str, *, timeout: float = 30.0
+) -> Iterator[tuple[PostgresStore, PostgresStore]]:
+    """Hold a ledger, and an empty one under a free name, in one transaction: all of it or nothing.
+
+    >>> replaced("postgresql://team@localhost/privacy", "main", "main-4")  # doctest: +SKIP
+    """
+    parsed = parse_url(url)
+    with transaction(parsed, timeout) as connection:
+        ledger = _number(connection, name)
+        connection.execute(_TURN, {"ledger": ledger})
+        if not _make(connection, new, ()):
+            raise LedgerConflict(
+                f"Expected a name that is free in {shown(parsed)}, got {new!r}. Nothing was written. Name "
+                "another with --to."
+            )
+        yield (
+            PostgresStore(connection, ledger, f"Ledger {name!r}"),
+            PostgresStore(connection, _number(connection, new), f"Ledger {new!r}"),
+        )
 
 
 def _number(connection: sa.Connection, name: str) -> int:
