@@ -186,10 +186,11 @@ class SqliteStore:
         where, values = "kind = ?", list[Any]([kind])
         if begins:
             where, values = f"{where} AND substr(key, 1, ?) = ?", [*values, len(begins), begins]
-        if begins and after < 0:
+        if after < 0:
             # The index has kinds and keys; the last character has nothing after it that begins so.
-            where, values = f"{where} AND key >= ?", [*values, begins]
-            if ord(begins[-1]) < _LAST_CHARACTER:
+            if begins:
+                where, values = f"{where} AND key >= ?", [*values, begins]
+            if begins and ord(begins[-1]) < _LAST_CHARACTER:
                 where, values = f"{where} AND key < ?", [*values, begins[:-1] + chr(ord(begins[-1]) + 1)]
             found = self._connection.execute(
                 f"SELECT number FROM lines WHERE {where}",  # noqa: S608
