@@ -48,7 +48,7 @@ def require_same(sums, ledger):
     assert sums.n_read == len(entries)
     for name, accountant in held.items():
         mine = [entry for entry in entries if name is None or name in entry.also]
-        found = sums.accounts.get(name, _sums.AccountSums())
+        found = sums.accounts.get(name, _sums.AccountHistory())
         assert found.outcomes == totals(mine)
         costs = [entry.charged if name is None else entry.also[name].charged for entry in mine]
         points = burn_down(accountant, costs, [n_queries(entry) for entry in mine])
