@@ -52,6 +52,9 @@ _SOON = 0.2
 
 _MOST_LISTS = 16
 
+_MANY = 20_000
+"""Questions that are listed for the first time on a connection of its own."""
+
 
 @dataclass(frozen=True, eq=False)
 class Verified:
@@ -448,16 +451,14 @@ class ChainedLedger(ABC):
 
     def count(self, begins: str = "") -> int:
         """Return how many questions were asked, or only those whose keys begin with something."""
-        return (
-            self.view().n_questions if not begins else len(self._look(partial(self._numbers, begins=begins)))
-        )
+        return self.view().n_questions if not begins else len(self._listing(begins))
 
     def entries(self, *, after: int = 0, limit: int | None = None, begins: str = "") -> list[Entry]:
         """Return everything on the ledger, oldest first, or a page of it.
 
         `after` leaves out so many at the beginning, `limit` ends it, and `begins` names what keys begin with.
         """
-        numbers = self._look(partial(self._numbers, begins=begins))
+        numbers = self._listing(begins)
         wanted = numbers[after : None if limit is None else after + limit].tolist()
         found: list[Entry] = []
         for at in range(0, len(wanted), _PAGE):
@@ -466,12 +467,20 @@ class ChainedLedger(ABC):
             found += page
         return found
 
+    def _listing(self, begins: str) -> NDArray[np.int64]:
+        """Return the numbers of the lines of questions; others look meanwhile where it takes long."""
+        if begins in self._listed or self.newest.n_questions < _MANY:
+            return self._look(partial(self._numbers, begins=begins))
+        with self._reading() as store:
+            return self._numbers(store, begins)
+
     def _numbers(self, store: LineStore, begins: str) -> NDArray[np.int64]:
         """Return the numbers of the lines of questions; those that were listed before are not read again."""
         last, known = self._listed.pop(begins, (-1, np.zeros(0, dtype=np.int64)))
         head = store.head()
         if head is not None and head[0] > last:
             new = np.asarray(store.of_kind("reserved", begins, after=last), dtype=np.int64)
+            new = new[new <= head[0]]  # others may have written since
             last, known = head[0], np.concatenate([known, new]) if new.size else known
         while len(self._listed) >= _MOST_LISTS:
             del self._listed[next(iter(self._listed))]

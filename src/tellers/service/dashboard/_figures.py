@@ -22,7 +22,7 @@ from ...privacy.rdp import RdpCurve
 from .._labels import LabelService, owner
 from .._ledger import AccountAnswer, queries_left
 from .._teachers import Served
-from ._sums import AccountSums, BookSums, OutcomeCounts, Points, accountants, add_up, outcomes_of
+from ._sums import AccountHistory, BookSums, OutcomeCounts, Points, accountants, add_up, outcomes_of
 
 # --- Drawings ---
 
@@ -297,7 +297,7 @@ class SnapshotCache:
                 self._counting.start()
         sums, states, plan = self._sums, accounts_of(view), service.served.plan
         burns = sums.burns(accountants(service.accountant, states))
-        paying, nothing = service.groups(view), AccountSums()
+        paying, nothing = service.groups(view), AccountHistory()
         accounts = {
             name: BudgetView(
                 name, paying.get(name) or service.account_status(states[name]),

@@ -84,7 +84,7 @@ class _Point:
 
 
 @dataclass(eq=False)
-class AccountSums:
+class AccountHistory:
     """An account's questions: what became of them, the newest, and points of its burn-down.
 
     Points are as many as a page can show: when there are twice as many, every second one goes.
@@ -170,7 +170,7 @@ class BookSums:
     """
 
     on_clock: bool
-    accounts: dict[str | None, AccountSums] = field(default_factory=lambda: {None: AccountSums()})
+    accounts: dict[str | None, AccountHistory] = field(default_factory=lambda: {None: AccountHistory()})
     n_read: int = 0
     _open: dict[int, dict[str | None, _Open]] = field(default_factory=dict)
     _burns: dict[str | None, Points] = field(default_factory=dict)
@@ -206,7 +206,7 @@ class BookSums:
         told: dict[str | None, _Open] = {}
         for name, charged in _charges(entry):
             amount = self._amount(charged)
-            own = self.accounts.setdefault(name, AccountSums()).add(number, amount, outcomes, n=n)
+            own = self.accounts.setdefault(name, AccountHistory()).add(number, amount, outcomes, n=n)
             told[name] = _Open(own, amount, outcomes, n)
         self._changed |= told.keys()
         self.n_read += 1
