@@ -259,7 +259,7 @@ class LedgerState:
     n_questions: int = 0
     n_settled: int = 0
     checkpoint: int = 0
-    spacing: int = CHECKPOINT_EVERY
+    spacing: int = field(default_factory=lambda: CHECKPOINT_EVERY)
     is_closed: bool = False
     _bills: Bills | None = None
     _own: set[str | None] = field(default_factory=set)  # whose sums were copied since they were last shown

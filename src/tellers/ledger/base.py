@@ -155,7 +155,10 @@ class Ledger(Protocol):
 
 def canonical(value: Any) -> str:
     """Return the one JSON text of plain values: keys sorted, no spaces, ASCII, no NaN or infinity."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _PLAIN.encode(value)
+
+
+_PLAIN = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def require_storable_event(key: object, event: dict[str, Any], *, allow_seeded: bool) -> dict[str, Any]:

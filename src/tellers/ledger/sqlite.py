@@ -357,6 +357,11 @@ class SqliteLedger(ChainedLedger):
 
     def _close(self) -> None:
         connections, self._connections = self._connections, {}
+        try:
+            self._file.require_same()
+        except LedgerConflict:
+            for connection in connections.values():
+                _empty_log(connection)
         self._file.close(connections.values())
 
     def __del__(self) -> None:
@@ -418,8 +423,13 @@ class SqliteLedger(ChainedLedger):
     def _open(self, purpose: str) -> sqlite3.Connection:
         """Return the connection for a purpose, with the file where it was."""
         _close_forgotten()
-        self._file.require_same()
         connection = self._connections.get(purpose)
+        try:
+            self._file.require_same()
+        except LedgerConflict:
+            if connection is not None:
+                _empty_log(connection)
+            raise
         if connection is None:
             self._file.open()
             connection = connect(self._path, [opening(self.accountant)], self.timeout)
@@ -438,6 +448,12 @@ class SqliteLedger(ChainedLedger):
             # One that cannot be ended would keep everybody out, ourselves as well.
             del self._connections[purpose]
             connection.close()
+
+
+def _empty_log(connection: sqlite3.Connection) -> None:
+    """Write what is in the log into a file that was moved: SQLite does not, and the log has the old name."""
+    with suppress(sqlite3.Error):
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _close_forgotten() -> None:

@@ -1,0 +1,289 @@
+"""Threads that ask together are written together: each gets its own answer, and what fails, fails for nobody else."""
+
+import gc
+import multiprocessing
+import os
+import resource
+import signal
+import sqlite3
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from tellers import Accountant, Budget, Cost, MemoryLedger, RdpCurve, Release, SqliteLedger
+from tellers.errors import BudgetExhausted, LedgerConflict, Unsettled
+from tellers.ledger import sqlite
+from tellers.ledger._turns import TurnQueue, TurnTask
+
+SECURE = {"noise": "secure"}
+ONE = RdpCurve.zcdp(0.001)
+ACCOUNTANT = Accountant(Budget(epsilon=1.0, delta=1e-5))
+N_PAID = ACCOUNTANT.n_affordable(ONE, 1000)
+
+
+@pytest.fixture(params=["sqlite", "memory"])
+def ledger(request, tmp_path):
+    if request.param == "memory":
+        yield MemoryLedger(ACCOUNTANT)
+        return
+    with SqliteLedger(tmp_path / "spend.db", ACCOUNTANT, timeout=30) as opened:
+        yield opened
+
+
+def until(true, seconds=30):
+    """Wait for something that other threads do."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.001)
+
+
+def together(ledger, asks, *, between=lambda: None):
+    """Do all of it in one turn, in this order, and return what each got: None, or its error."""
+    got = [None] * len(asks)
+
+    def work(at, ask):
+        try:
+            ask()
+        except BaseException as error:
+            got[at] = error
+
+    ledger._turns.hold()
+    threads = []
+    for at, ask in enumerate(asks):
+        threads.append(threading.Thread(target=work, args=(at, ask)))
+        threads[-1].start()
+        until(lambda at=at: len(ledger._turns._waiting) == at + 1)
+    between()
+    ledger._turns.resume()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    return got
+
+
+def asking(ledger, *keys, price=ONE, **more):
+    return [lambda key=key: ledger.reserve(key, price, event=SECURE, **more) for key in keys]
+
+
+def test_those_who_wait_are_one_commit_and_pay_in_order(ledger, monkeypatch):
+    n_commits, commit = [], ledger._commit
+    monkeypatch.setattr(ledger, "_commit", lambda *given: (n_commits.append(1), commit(*given)))
+    got = together(ledger, asking(ledger, *(f"q{k}" for k in range(N_PAID + 5))))
+    assert len(n_commits) == 1
+    assert got[:N_PAID] == [None] * N_PAID
+    assert [type(error) for error in got[N_PAID:]] == [BudgetExhausted] * 5
+    assert [entry.key for entry in ledger.entries()] == [f"q{k}" for k in range(N_PAID)]
+    # Each was refused for its own question.
+    assert [f"'q{N_PAID + k}'" in str(error) for k, error in enumerate(got[N_PAID:])] == [True] * 5
+    ledger.verify()
+
+
+def test_a_refusal_is_for_the_one_who_asked(ledger):
+    ticket = ledger.reserve("settled", ONE, event=SECURE)
+    ledger.settle(ticket, Release(np.array([1]), Cost(ONE)))
+    open_one = ledger.reserve("open", ONE, event=SECURE)
+    got = together(
+        ledger,
+        [
+            *asking(ledger, "a", "settled", "open", "b", "b"),
+            *asking(ledger, "dear", price=RdpCurve.zcdp(9.0)),
+            *asking(ledger, "nobody's", also={"student/nobody": ONE}),
+            lambda: ledger.settle(open_one, Release(np.array([0.5]), Cost(ONE))),
+            lambda: ledger.settle(ticket, Release(np.array([1]), Cost(ONE))),
+            lambda: ledger.open_account("student/alice", Budget(0.5, 1e-5)),
+            *asking(ledger, "c", also={"student/alice": ONE}),
+        ],
+    )
+    assert [type(error) for error in got] == [
+        type(None), LedgerConflict, Unsettled, type(None), Unsettled, BudgetExhausted, LedgerConflict,
+        TypeError, LedgerConflict, type(None), type(None),
+    ]  # fmt: skip
+    assert [entry.key for entry in ledger.entries()] == ["settled", "open", "a", "b", "c"]
+    assert [entry.is_settled for entry in ledger.entries()] == [True, False, False, False, False]
+    ledger.verify()
+
+
+def test_a_key_that_cannot_be_stored_spoils_nothing(tmp_path):
+    with SqliteLedger(tmp_path / "spend.db", ACCOUNTANT) as ledger:
+        with pytest.raises(ValueError, match="whole characters"):
+            ledger.reserve("half \ud83d", ONE, event=SECURE)
+        ledger.reserve("whole \U0001f600", ONE, event=SECURE)
+
+
+def test_a_commit_that_fails_charges_nobody(tmp_path, monkeypatch):
+    with SqliteLedger(tmp_path / "spend.db", ACCOUNTANT) as ledger:
+        ledger.reserve("before", ONE, event=SECURE)
+        append = sqlite.SqliteStore.append
+
+        def full(store, lines):
+            append(store, lines)
+            raise sqlite3.OperationalError("database or disk is full")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(sqlite.SqliteStore, "append", full)
+            got = together(ledger, asking(ledger, "a", "b", "c"))
+        assert all(isinstance(error, OSError) and "Nothing was written" in str(error) for error in got)
+        assert len({id(error) for error in got}) == 3  # an error of its own for each thread
+        assert [entry.key for entry in ledger.entries()] == ["before"]
+        assert together(ledger, asking(ledger, "a", "b", "c")) == [None] * 3
+        np.testing.assert_allclose(ledger.spent.values, 4 * ONE.values)
+        ledger.verify()
+
+
+def _on_a_full_disk(path, said):
+    with SqliteLedger(path, ACCOUNTANT, timeout=10) as ledger:
+        ledger.reserve("before", ONE, event=SECURE)
+        most = max(each.stat().st_size for each in path.parent.iterdir()) + 2000
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+        got = together(ledger, asking(ledger, *"abcdefgh"))
+        said.put([isinstance(error, OSError) for error in got])
+        said.put([entry.key for entry in ledger.entries()])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        said.put([error is None for error in together(ledger, asking(ledger, *"abcdefgh"))])
+        ledger.verify()
+        said.put(len(ledger.entries()))
+
+
+def test_a_disk_that_is_full_charges_nobody_and_is_survived(tmp_path):
+    fork = multiprocessing.get_context("fork")
+    said = fork.SimpleQueue()
+    child = fork.Process(target=_on_a_full_disk, args=(tmp_path / "spend.db", said))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    assert [said.get() for _ in range(4)] == [[True] * 8, ["before"], [True] * 8, 9]
+
+
+def test_ctrl_c_is_for_the_one_who_wrote(ledger, monkeypatch):
+    """The others are told that it is not known, as an error that can be handled, and nobody waits for ever."""
+
+    def interrupted(*_given):
+        raise KeyboardInterrupt
+
+    kind = type(ledger._store) if isinstance(ledger, MemoryLedger) else sqlite.SqliteStore
+    with monkeypatch.context() as patched:
+        patched.setattr(kind, "append", interrupted)
+        got = together(ledger, asking(ledger, "a", "b", "c"))
+    assert [type(error) for error in got] == [KeyboardInterrupt, InterruptedError, InterruptedError]
+    assert ledger.entries() == []
+    assert together(ledger, asking(ledger, "a", "b", "c")) == [None] * 3
+
+
+def test_ctrl_c_while_somebody_waits_holds_up_nobody():
+    turns = TurnQueue(lambda _deadline, tasks: [task.what() for task in tasks()])
+
+    def stop(*_given):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    try:
+        turns.hold()
+        main = threading.get_ident()
+
+        def interrupt():
+            until(lambda: turns._waiting)
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            turns.take(TurnTask(lambda: None, time.monotonic() + 30))
+        thread.join()
+        turns.resume()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    done = []
+    assert turns.take(TurnTask(lambda: done.append(1), time.monotonic() + 2))
+    assert done == [1]
+
+
+def test_a_thread_waits_as_long_as_it_said_and_takes_its_question_back(tmp_path):
+    with SqliteLedger(tmp_path / "spend.db", ACCOUNTANT, timeout=0.5) as ledger:
+        begun = []
+
+        def late():
+            time.sleep(0.7)  # those who wait have given up by then
+            begun.append(time.monotonic())
+
+        start = time.monotonic()
+        got = together(ledger, asking(ledger, "a", "b"), between=late)
+        assert [type(error) for error in got] == [TimeoutError] * 2
+        assert begun[0] - start < 5
+        assert ledger.entries() == []
+        ledger.reserve("a", ONE, event=SECURE)
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_fork_while_all_of_it_is_read(tmp_path):
+    """Between two pages nothing of the reader is open, which a child would take for its own."""
+    with SqliteLedger(tmp_path / "spend.db", ACCOUNTANT) as ledger:
+        for key in "abc":
+            ledger.reserve(key, ONE, event=SECURE)
+        lines = ledger.lines()
+        first = next(lines)
+        assert ledger._connections
+        child = multiprocessing.get_context("fork").Process(
+            target=lambda: ledger.reserve("child", ONE, event=SECURE)
+        )
+        child.start()
+        assert not [other for other in sqlite.__dict__.get("_open_files", {}).values()]
+        child.join(60)
+        assert child.exitcode == 0
+        assert [first.kind, *(line.kind for line in lines)].count("reserved") == 4
+        assert ledger.find("child") is None
+        assert ledger.count() == 4
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="this system does not list open files")
+def test_no_descriptor_is_left_open(tmp_path):
+    def one(n):
+        ledger = SqliteLedger(tmp_path / f"{n}.db", ACCOUNTANT)
+        ledger.reserve("a", ONE, event=SECURE)
+        ledger.verify()
+        return ledger
+
+    one("warm").close()
+    before = len(os.listdir("/proc/self/fd"))
+    for n in range(5):
+        one(n).close()
+        with one(n + 10) as ledger:
+            next(ledger.lines())  # left in the middle
+        forgotten = one(n + 20)
+        del forgotten
+        with pytest.raises(LedgerConflict):
+            SqliteLedger(tmp_path / f"{n}.db", Accountant(Budget(2.0, 1e-5)))
+        (tmp_path / f"{n}.txt").write_text("no ledger" * 100)
+        with pytest.raises(LedgerConflict):
+            SqliteLedger(tmp_path / f"{n}.txt", ACCOUNTANT)
+    gc.collect()
+    one("last").close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_closing_while_others_ask_loses_nothing(tmp_path):
+    ledger = SqliteLedger(tmp_path / "spend.db", ACCOUNTANT)
+    asked, stop = [], threading.Event()
+
+    def work(who):
+        while not stop.is_set() and len(asked) < N_PAID - 4:
+            key = f"{who} {len(asked)} {time.monotonic()}"
+            ledger.reserve(key, ONE, event=SECURE)
+            asked.append(key)
+
+    threads = [threading.Thread(target=work, args=(who,)) for who in range(3)]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(asked) > 3)
+    for _ in range(10):
+        ledger.close()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    with ledger:
+        assert {entry.key for entry in ledger.entries()} == set(asked)
+        ledger.verify()
