@@ -1,9 +1,9 @@
 """Answers per second, how long one takes, and what it costs: python benchmarks/service.py [--backend sqlite]
 
-A server in a process of its own, over a vote file and a ledger that flushes to the disk: in a SQLite file, and
-in a PostgreSQL server that is started for this and removed. It is asked for one row at a time by one client,
-by sixteen and by sixty-four at once, who take little of the two cores; then the ledger alone, by threads and
-by processes. Beside it stands the floor: as many writers that insert one row each and flush, and nothing else.
+A server in a process of its own, over a vote file and a ledger that flushes to the disk: in a SQLite file,
+and in a PostgreSQL server that is started for this and removed. It is asked for one row at a time by one
+client, by sixteen and by sixty-four at once, who take little of the two cores; then the ledger alone, by
+threads. Beside it stands the floor: as many writers that insert one row each and flush, and nothing else.
 
 `--against SRC` measures the sources in another folder in the same run, as `git worktree add ../old REV` and
 `--against ../old/src`. CPU is that of the server's processes, per request, user and system.
@@ -206,8 +206,8 @@ def measure(name: str, sources: Path, ledger: str, seconds: float, workers: int)
                 p50, p99, most = np.percentile(times, [50, 99, 100]) * 1000
                 found[f"{n_clients} clients"] = len(times) / seconds
                 print(
-                    f"  {name:12s} {n_clients:3d} clients {len(times) / seconds:8.1f} answers/s, CPU {cpu:5.2f} ms, "
-                    f"p50 {p50:7.1f}, p99 {p99:7.1f}, longest {most:7.1f} ms",
+                    f"  {name:12s} {n_clients:3d} clients {len(times) / seconds:8.1f} answers/s, "
+                    f"CPU {cpu:5.2f} ms, p50 {p50:7.1f}, p99 {p99:7.1f}, longest {most:7.1f} ms",
                     flush=True,
                 )
         where = ledger if "://" in ledger else str(folder / "alone.db")

@@ -474,7 +474,7 @@ class ChainedLedger(ABC):
         with self._reading() as store:
             return self._numbers(store, begins)
 
-    def _numbers(self, store: LineStore, begins: str) -> NDArray[np.int64]:
+    def _numbers(self, store: LineReader, begins: str) -> NDArray[np.int64]:
         """Return the numbers of the lines of questions; those that were listed before are not read again."""
         last, known = self._listed.pop(begins, (-1, np.zeros(0, dtype=np.int64)))
         head = store.head()
