@@ -287,6 +287,12 @@ class _Pages:
             yield from page
             number = page[-1].number
 
+    def head(self) -> tuple[int, str] | None:
+        return self._ledger._check(lambda store: store.head())
+
+    def of_kind(self, kind: str, begins: str, *, after: int) -> list[int]:
+        return self._ledger._check(lambda store: store.of_kind(kind, begins, after=after))
+
     def numbered(self, numbers: Iterable[int]) -> list[Line]:
         return self._ledger._check(lambda store: store.numbered(numbers))
 
