@@ -47,22 +47,22 @@ def _lazy() -> None:
 
 
 def _early() -> None:
-    """Acknowledge what a turn does before its commit."""
-    write = ChainedLedger._write
+    """Acknowledge answers before the commit of the turn that writes them."""
+    write = ChainedLedger._write_all
 
-    def written(self: Any, next_lines: Any, key: Any = None) -> None:
+    def written(self: Any, writes: Any) -> None:
         # A question is reserved in earnest: what is early is the answer.
-        if "settle" not in next_lines.__qualname__:
-            write(self, next_lines, key)
+        if not any("_settling" in repr(one.next_lines) for one in writes):
+            write(self, writes)
             return
 
         def soon() -> None:
             time.sleep(0.1)
-            write(self, next_lines, key)
+            write(self, writes)
 
         threading.Thread(target=soon, daemon=True).start()
 
-    ChainedLedger._write = written  # type: ignore[method-assign]
+    ChainedLedger._write_all = written  # type: ignore[method-assign]
 
 
 def _debit(may: Callable[[], bool]) -> None:

@@ -25,7 +25,7 @@ FAULTS = {
     "database server": (0, 6),
     "everything": (5, 3),
     "power loss": (10, 9),
-    "flush": (5, 3),
+    "flush": (5, 1),
     "pause of a client": (7, 6),
     "pause of the service": (4, 4),
     "pause of the database": (0, 4),
