@@ -23,6 +23,7 @@ import sqlalchemy as sql
 
 from ..errors import MissingExtra
 from ..ledger.opening import is_url
+from ..ledger.sqlite import flush_log
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
@@ -226,6 +227,8 @@ class KeyStore:
         self.rates = Rates(self._counting)
         try:
             self._make_tables()
+            if self._file is not None:
+                flush_log(self._file[0])
             self.rates.forget()
         except sql.exc.DBAPIError as error:
             self.close()
