@@ -1,11 +1,14 @@
 """The ledger in a database: one chain, one writer at a time, nothing lost or doubled when the server dies."""
 
 import contextlib
+import io
 import os
 import pickle
+import shutil
 import signal
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ import sqlalchemy as sa
 
 from tellers import Accountant, Budget, Cost, PostgresLedger, RdpCurve, Release, open_ledger
 from tellers.errors import BudgetExhausted, LedgerConflict, Unsettled
+from tellers.ledger import compact_ledger, export_ledger, import_ledger
 from tellers.ledger.sql import ledger_names, migrate
 from tellers.ledger.sql.connection import LEDGERS, LINES, REVISION, make_engine, parse_url
 
@@ -368,6 +372,62 @@ def test_a_commit_whose_answer_was_lost_is_neither_lost_nor_doubled(monkeypatch,
     np.testing.assert_array_equal(ledger.spent.values, ONE.values)
     kinds = [line.kind for line in ledger.lines()]
     assert kinds == ["opened", "price", "event", "reserved", "price", "settled"]  # it came out cheaper
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before it was made", "after it was made"])
+def test_a_lost_answer_to_many_is_neither_lost_nor_doubled_for_any(monkeypatch, ledger, after):
+    """Threads that are written together lose one answer together: each is told what became of its own."""
+    half = RdpCurve.zcdp(0.016)
+    asks = [("a", ONE), ("half", half), ("b", ONE), ("too much", half), ("a", ONE), ("c", ONE)]
+    got = [None] * len(asks)
+
+    def ask(at, key, price):
+        try:
+            got[at] = ledger.reserve(key, price, event=SECURE).key
+        except Exception as error:
+            got[at] = type(error)
+
+    left, threads = break_commits(monkeypatch, after=after), []
+    ledger._turns.hold()
+    for at, (key, price) in enumerate(asks):
+        threads.append(threading.Thread(target=ask, args=(at, key, price)))
+        threads[-1].start()
+        while len(ledger._turns._waiting) <= at:
+            time.sleep(0.001)
+    ledger._turns.resume()
+    for thread in threads:
+        thread.join(60)
+    assert left == [0]
+    assert got == ["a", "half", "b", BudgetExhausted, Unsettled, "c"]
+    assert [entry.key for entry in ledger.entries()] == ["a", "half", "b", "c"]
+    ledger.verify()
+
+
+@pytest.mark.parametrize("version", ["ledger-1", "ledger-3", "clock-3"])
+def test_a_ledger_of_an_earlier_version_is_rewritten_under_another_name(database, name, tmp_path, version):
+    old = tmp_path / "old.db"
+    shutil.copy(Path(__file__).parent / "fixtures" / f"{version}.db", old)
+    text = io.StringIO()
+    with open_ledger(old) as ledger:
+        head = export_ledger(ledger, text)
+        before = [(e.key, e.event, e.charged.values.tolist(), e.is_settled) for e in ledger.entries()]
+    import_ledger(text.getvalue().splitlines(), database, name=name).close()
+    with open_ledger(database, name=name) as user:  # who has it open is refused later
+        with pytest.raises(LedgerConflict, match=r"a name that is free .*--to"):
+            compact_ledger(database, name=name, to=name)
+        assert user.head.hash == head
+        found = compact_ledger(database, name=name)
+        assert (found.where, found.old, found.version) == (f"{name}-4", name, int(version[-1]))
+        with pytest.raises(LedgerConflict, match="rewritten into another"):
+            user.open_account("student/more", Budget(0.1, 1e-6))
+    with open_ledger(database, name=f"{name}-4") as ledger:
+        assert ledger.verify() == found.head
+        assert before == [(e.key, e.event, e.charged.values.tolist(), e.is_settled) for e in ledger.entries()]
+        ledger.open_account("student/more", Budget(0.1, 1e-6))
+    with pytest.raises(LedgerConflict, match="was rewritten into"):
+        compact_ledger(database, name=name, to=f"{name} again")
+    assert f"{name} again" not in ledger_names(database)
+    assert compact_ledger(database, name=f"{name}-4").old is None
 
 
 def test_a_lost_reservation_is_not_mistaken_for_that_of_somebody_else(monkeypatch, database, name):

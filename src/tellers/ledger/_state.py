@@ -37,7 +37,7 @@ ALL_TICKS = 2**80
 
 # Rényi values at the order of a budget, in whole steps, rounded up: sums of them are exact.
 _STEPS = 2**70
-_INFINITE = 2**200
+_INFINITE, _HUGE = 2**200, 2.0**100
 
 CHECKPOINT_EVERY = 1000
 """Lines between two checkpoints, at the least; the larger the last one was, the more."""
@@ -108,16 +108,18 @@ class AccountSums:
                 "the default grid, or name one of their orders: Accountant(budget, order=...)."
             )
         value = float(curve.values[at[0]])
-        steps = self._ones[name, kind] = math.ceil(value * _STEPS) if value < math.inf else _INFINITE
+        steps = self._ones[name, kind] = math.ceil(value * _STEPS) if value < _HUGE else _INFINITE
         return steps
 
     @property
     def spent(self) -> Price:
         """Return everything debited so far, as a curve, with ticks, events and delta."""
         if self._spent is None:
-            values = np.zeros(self.bills.orders.size)
-            for (name, kind), n in self.paid.items():
-                values = values + self.bills.items[name].curve(kind).values * n
+            values, lines = np.zeros(self.bills.orders.size), self.bills.lines
+            # In one order, however the sums were come by: to the last bit they are the same for everybody.
+            order = {paid: (lines.get(paid[0], 0), -1 if paid[1] is None else paid[1]) for paid in self.paid}
+            for name, kind in sorted(self.paid, key=order.__getitem__):
+                values = values + self.bills.items[name].curve(kind).values * self.paid[name, kind]
             delta = math.fsum(n * delta for delta, n in self.deltas.items())
             self._spent = Price(self.bills.orders, values, (), self.ticks, self.events, delta)
         return self._spent

@@ -9,15 +9,13 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..errors import LedgerConflict
 from ..privacy._files import sync_folder
 from . import sqlite as _file
 from ._bills import Bills, Payment, read_terms, write_terms
 from ._inode import FileLock
 from ._lines import SCHEMA, Line, LineReader, LineStore
-from ._state import LedgerState, opening
+from ._state import AccountSums, LedgerState, opening
 from .opening import is_url
 
 Progress = Callable[[int], object]
@@ -138,6 +136,7 @@ def _compact_file(path: Path, to: str | None, timeout: float, progress: Progress
                 into = json.loads(closed.body)["into"]
                 found = head[0], into["lines"], into["head"]
             if to is None:
+                path.with_name(f"{path.name}-journal").unlink(missing_ok=True)  # empty, and of the old file
                 os.link(path, aside)
                 os.replace(new, path)
                 sync_folder(path.parent)
@@ -310,9 +309,13 @@ def _require_same_sums(old: LedgerState, new: LedgerState) -> None:
         one, other = old.sums[account], new.sums[account]
         same = same and one.accountant == other.accountant
         same = same and (one.ticks, one.events, one.deltas) == (other.ticks, other.events, other.deltas)
-        same = same and one.held == other.held and np.array_equal(one.spent.values, other.spent.values)
+        same = same and one.held == other.held and _counts(one) == _counts(other)
     if not same:
         raise _not_the_same("the sums")
+
+
+def _counts(sums: AccountSums) -> dict[Any, int]:
+    return {(sums.bills.items[name].key, kind): n for (name, kind), n in sums.paid.items()}
 
 
 def _require_same_lines(old: LineReader, new: LineReader, progress: Progress) -> None:
