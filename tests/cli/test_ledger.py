@@ -171,6 +171,23 @@ def test_reprice_shows_both_prices_and_changes_nothing(tellers, old):
     assert json.loads(tellers("verify", old, "--json")[1])["head"] == STATE["head"]
 
 
+def test_compact_rewrites_an_old_ledger_and_says_where_it_is(tellers, old):
+    before = json.loads(tellers("status", old, "--json")[1])
+    code, out, _ = tellers("compact", old)
+    assert code == 0
+    assert f"{Path(old).stem}.version-" in out.replace("\n", "")
+    assert "--trust-ledger" in out.replace("\n", " ")
+    after = json.loads(tellers("status", old, "--json")[1])
+    same = ("epsilon", "delta", "held_at", "n_settled", "n_open", "spent", "left")
+    assert [after[name] for name in same] == pytest.approx([before[name] for name in same])
+    told = json.loads(tellers("compact", old, "--json")[1])
+    assert (told["changed"], told["version"]) == (False, 4)
+    aside = next(Path(old).parent.glob("*.version-*.db"))
+    assert tellers("verify", aside)[0] == 0
+    code, _, err = tellers("compact", aside)
+    assert (code, "was rewritten into" in err) == (2, True)
+
+
 def test_all_of_it_in_a_database_without_a_word_of_the_password(tellers, postgres, old):
     postgres.sql("CREATE DATABASE cli")
     url = postgres.url("cli")

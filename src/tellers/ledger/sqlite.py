@@ -272,7 +272,7 @@ def _name(error: sqlite3.Error) -> str:
     return getattr(error, "sqlite_errorname", None) or ""
 
 
-class _PageReader:
+class _LedgerPages:
     """The lines of a ledger for whoever reads all of them, a page at a time.
 
     One moment for all of it would keep the log from being emptied. Between two pages nothing is held, and the
@@ -399,7 +399,7 @@ class SqliteLedger(ChainedLedger):
 
     @contextmanager
     def _reading(self) -> Iterator[LineReader]:
-        yield _PageReader(self)
+        yield _LedgerPages(self)
 
     def _check(self, look: Callable[[SqliteStore], T]) -> T:
         """Return what `look` makes of a page, on the connection for those who read all of it."""
