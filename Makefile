@@ -57,10 +57,10 @@ quick: .venv/.dev ## a minute of tests, of what everything else stands on
 coverage: .venv/.dev ## all tests, with branch coverage
 	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term
 
-chaos: .venv/.dev ## a thousand kills under load, per backend: make chaos ARGS="--seconds 180" for less
+chaos: .venv/.dev ## kills and power cuts under load, per backend: make chaos ARGS="--seconds 180" for less
 	@sh scripts/postgres.sh
-	$(BIN)/python scripts/chaos --backend sqlite $(or $(ARGS),--kills 1000)
-	$(BIN)/python scripts/chaos --backend postgresql $(or $(ARGS),--kills 1000)
+	$(BIN)/python scripts/chaos --backend sqlite $(or $(ARGS),--kills 1000 --power-losses 100)
+	$(BIN)/python scripts/chaos --backend postgresql $(or $(ARGS),--kills 1000 --power-losses 100)
 
 bench: .venv/.dev ## CPU time per question, as ratios to a plain reference
 	$(BIN)/python benchmarks/run.py

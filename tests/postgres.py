@@ -54,6 +54,7 @@ class Cluster:
         self.password = secrets.token_hex(8)
         self.port = free_port()
         self.settings = {"max_connections": "120", **(settings or {})}
+        self.environment: dict[str, str] = {}  # what else the server finds in its own
         self._process: subprocess.Popen[bytes] | None = None
         words = self.folder / "password"
         words.write_text(self.password)
@@ -85,13 +86,20 @@ class Cluster:
         command = [*self._as, str(self.bin / "postgres"), "-D", str(self.data), "-p", str(self.port),
                    "-c", "listen_addresses=127.0.0.1", "-k", str(self.folder), *options]  # fmt: skip
         with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, start_new_session=True,
+                env={**os.environ, **self.environment},
+            )  # fmt: skip
         ready = [str(self.bin / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         until = time.monotonic() + 60
         while subprocess.run(ready, check=False).returncode != 0:
             if self._process.poll() is not None or time.monotonic() > until:
                 raise NoPostgres("The server did not start:\n" + (self.folder / "log").read_text()[-2000:])
             time.sleep(0.05)
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def postmaster(self) -> int | None:
         """Return the process id of the server itself."""

@@ -30,7 +30,7 @@ model = "naive_bayes"
 VOTES = ("examples/mnist_votes.npz", "--classes", "10", "--delta", "1e-5", "--mechanism", "gnmax", "--sigma")
 
 
-@pytest.mark.parametrize(("verb", "most"), [("run", 64), ("account", 18)])
+@pytest.mark.parametrize(("verb", "most"), [("run", 68), ("account", 18)])
 def test_a_command_passes_few_files(tmp_path, verb, most):
     (tmp_path / "study.toml").write_text(SETTINGS)
     words = (tmp_path / "study.toml", "--out", tmp_path / "study") if verb == "run" else (*VOTES, "40")

@@ -307,7 +307,7 @@ def test_a_writer_that_freezes_does_not_hold_the_others_for_ever(database, name)
 
     calls = []
 
-    def slow_line_once(_state, _turn):
+    def slow_line_once(*_turn):
         calls.append(1)
         slow_line()
         raise ConnectionError("never mind")

@@ -559,3 +559,25 @@ def test_a_budget_too_small_for_anything_can_be_opened_again_and_pays_for_nothin
     SqliteLedger(tmp_path / "small.db", Accountant(Budget(epsilon=0.001, delta=1e-5))).close()
     with opening.open_ledger(tmp_path / "small.db") as ledger, pytest.raises(BudgetExhausted):
         ledger.reserve("q0", RdpCurve.zcdp(0.001), event={"noise": "secure"})
+
+
+def test_what_a_killed_program_did_not_flush_is_flushed_before_it_is_seen(tmp_path, monkeypatch):
+    # Its commit is in the log, complete, and nobody knows whether the disk has it: a power cut could take
+    # back what was told since.
+    accountant = Accountant(Budget(1.0, 1e-5))
+    with SqliteLedger(tmp_path / "spend.db", accountant) as ledger:
+        ledger.trust({"why": "a line"})
+        left = tmp_path / "left"
+        left.mkdir()
+        for name in ("spend.db", "spend.db-wal"):
+            (left / name).write_bytes((tmp_path / name).read_bytes())
+    seen, flush = [], os.fsync
+
+    def fsync(file):
+        seen.append(os.path.realpath(f"/proc/self/fd/{file}"))
+        flush(file)
+
+    monkeypatch.setattr(sqlite.os, "fsync", fsync)
+    with SqliteLedger(left / "spend.db", accountant) as again:
+        assert str(left / "spend.db-wal") in seen
+        assert again.head.number == 1

@@ -21,9 +21,18 @@ with warnings.catch_warnings():
 from tellers import Accountant, Budget, GNMax, Votes
 from tellers.accounting import exact_cost
 from tellers.runs import MechanismConfig
-from tellers.service import LedgerConfig, LimitsConfig, ServedConfig, ServiceSettings, _keys, create_app
+from tellers.service import (
+    LedgerConfig,
+    LimitsConfig,
+    ServedConfig,
+    ServiceSettings,
+    _keys,
+    _routes,
+    create_app,
+)
 from tellers.service._keys import KeyStore
 from tellers.service._ledger import account_name, open_service_ledger
+from tellers.service.dashboard import _pages
 from tellers.teachers import save_votes
 
 slow_hasher = _keys.hasher
@@ -37,6 +46,15 @@ def _quick_hashes() -> Iterator[None]:
     quick = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_keys, "hasher", lambda: quick)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patient() -> Iterator[None]:
+    """A verification, at its low priority on a busy machine, is waited for until it is done."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_routes, "_VERIFY_SECONDS", 60.0)
+        patch.setattr(_pages, "_SECONDS_TO_END", 60.0)
         yield
 
 

@@ -1,5 +1,7 @@
 """Who may do what: every route with every role, wrong keys, revoked keys, and too many requests."""
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -245,3 +247,26 @@ def test_names_that_would_confuse_the_books_are_refused(tmp_path, name):
     with pytest.raises(ValueError, match="name"):
         store.create(name, "student")
     store.close()
+
+
+def test_a_second_store_of_a_process_leaves_the_locks_of_the_first(tmp_path):
+    # Closing a file takes the locks of a process on it: another program then removes the log that is in use.
+    place = str(tmp_path / "keys.db")
+    words = (
+        f"import sqlite3; c = sqlite3.connect({place!r}); "
+        "print(c.execute('SELECT revoked FROM tellers_keys').fetchall()); c.close()"
+    )
+
+    def seen_by_another_program():
+        return subprocess.run(
+            [sys.executable, "-c", words], check=True, capture_output=True, text=True
+        ).stdout
+
+    first = KeyStore(place)
+    _, key = first.create("alice", "student")
+    second = KeyStore(place)
+    assert seen_by_another_program() == "[(None,)]\n"
+    revoked = first.revoke(key.id).revoked
+    assert seen_by_another_program() == f"[({revoked!r},)]\n"
+    first.close()
+    second.close()

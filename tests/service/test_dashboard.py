@@ -15,6 +15,7 @@ from starlette.routing import Route
 from tellers import Accountant, Budget, InteractiveGNMax, NoisyHistogram, RdpCurve
 from tellers.errors import LedgerConflict
 from tellers.service import ServerConfig
+from tellers.service._keys import KeyStore
 from tellers.service._teachers import Served
 from tellers.service.dashboard import _figures as figures
 from tellers.service.dashboard import _figures as forecast
@@ -186,7 +187,7 @@ def test_sessions_end(place, operator, monkeypatch):
 
 
 def with_clock(make, clock):
-    return lambda self, minutes: make(self, minutes, clock)
+    return lambda self, store, minutes: make(self, store, minutes, clock)
 
 
 def test_forged_cookies_open_nothing(client, operator):
@@ -211,9 +212,13 @@ def test_a_session_of_another_server_opens_nothing(place, operator):
         assert client.get("/dashboard", follow_redirects=False).status_code == 303
 
 
-def test_one_key_has_few_sessions():
-    sessions = Sessions(minutes=30)
-    cookies = [sessions.begin("abcdefghijkl") for _ in range(25)]
+def test_one_key_has_few_sessions(tmp_path):
+    now = [1_800_000_000.0]
+    sessions = Sessions(KeyStore(str(tmp_path / "keys.db")), 30, clock=lambda: now[0])
+    cookies = []
+    for _ in range(25):
+        cookies.append(sessions.begin("abcdefghijkl"))
+        now[0] += 1
     assert [sessions.find(cookie) is not None for cookie in cookies] == [False] * 5 + [True] * 20
 
 
@@ -344,7 +349,7 @@ def test_both_may_verify_and_tampering_is_told(place, client, auditor, alice, mo
 
 
 def test_books_that_cannot_be_read_are_told_of(place, client, auditor, monkeypatch):
-    def broken():
+    def broken(**_page):
         raise LedgerConflict("Line 3 of ledger.db was changed.")
 
     sign_in(client, auditor)

@@ -1,6 +1,7 @@
 """The wire, by hand: heads that are too long or do not come are given up, and nobody else is."""
 
 import contextlib
+import functools
 import socket
 import threading
 import time
@@ -11,13 +12,15 @@ uvicorn = pytest.importorskip("uvicorn")
 
 from tellers.service import ServiceSettings  # noqa: E402
 from tellers.service import _server as serving  # noqa: E402
-from tellers.service._server import MAX_HEADER_BYTES, HeaderTimeoutProtocol  # noqa: E402
+from tellers.service._connections import (  # noqa: E402
+    MAX_HEADER_BYTES,
+    Connection,
+    ConnectionBudget,
+    Deadlines,
+)
 
 SECONDS = 1.2
-
-
-class Soon(HeaderTimeoutProtocol):
-    seconds = SECONDS
+Soon = functools.partial(Connection, budget=ConnectionBudget(100), deadlines=Deadlines(head=SECONDS, idle=60))
 
 
 async def slow_app(scope, receive, send):
@@ -38,8 +41,7 @@ async def slow_app(scope, receive, send):
 @pytest.fixture(scope="module")
 def address():
     config = uvicorn.Config(
-        slow_app, host="127.0.0.1", port=0, http=Soon, h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-        lifespan="off", log_config=None, ws="none", timeout_keep_alive=60,
+        slow_app, host="127.0.0.1", port=0, http=Soon, lifespan="off", log_config=None, ws="none",
     )  # fmt: skip
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
@@ -131,6 +133,5 @@ def test_a_service_speaks_it(monkeypatch, place):
     monkeypatch.setattr(uvicorn, "Config", config)
     with pytest.raises(Stop):
         serving.serve(place.settings, log_stream=place.log)
-    assert given["http"] is HeaderTimeoutProtocol
-    assert given["h11_max_incomplete_event_size"] == MAX_HEADER_BYTES
+    assert given["http"].func is Connection
     assert isinstance(place.settings, ServiceSettings)

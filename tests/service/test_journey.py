@@ -16,6 +16,7 @@ import pytest
 from tellers import Votes
 from tellers.errors import Unsettled
 from tellers.service import Client
+from tellers.service.client import ServiceError
 from tellers.teachers import save_votes
 from tellers.testing._ports import free_port
 
@@ -217,10 +218,21 @@ def test_tls(folder, tellers):
         assert json.loads(said)["labels"] == [2]
         headers = httpx.get(f"{url}/v1/health", verify=False).headers
         assert headers["Strict-Transport-Security"].startswith("max-age")
-        with pytest.raises(Exception, match="ConnectError"):
-            Client(url, key, retries=0).budget()  # nobody vouches for this certificate
+        with pytest.raises(ServiceError, match=r"not trusted \(self-signed certificate\).*--ca FILE"):
+            Client(
+                url, key, sleep=pytest.fail
+            ).budget()  # nobody vouches for it, and trying again would not help
     finally:
         server.stop()
+
+
+def test_a_key_in_a_file_is_for_its_owner_alone(folder):
+    words = [sys.executable, "-m", "tellers", "keys", "create", "--name", "alice"]
+    with (folder / "alice.key").open("w") as out:
+        os.fchmod(out.fileno(), 0o644)
+        forked.run(words, cwd=folder, stdout=out, env=environment(), check=True)
+    assert (folder / "alice.key").read_text().startswith("tlr_")
+    assert (folder / "alice.key").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize(

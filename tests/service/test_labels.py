@@ -280,7 +280,8 @@ def test_those_who_ask_the_same_do_not_take_every_thread(place, alice, monkeypat
             finally:
                 go_on.set()
             codes = [each.result().status_code for each in asked]
-    assert set(codes) == {200, 409}
+    assert 200 in codes
+    assert set(codes) <= {200, 409}
     assert place.spent() == pytest.approx(GNMax(sigma=150.0).price(Unit()).epsilon(1e-5))
 
 
@@ -297,10 +298,10 @@ def test_books_that_refuse_an_outcome_are_not_called_another_question(place, ali
     with place.open() as client:
         ledger = client.app.state.service.labels.ledger
 
-        def refuse(_ticket, _release):
-            raise LedgerConflict("It cost more than its price.")
+        def refuse(outcomes):
+            return [LedgerConflict("It cost more than its price.")] * len(outcomes)
 
-        monkeypatch.setattr(ledger, "settle", refuse)
+        monkeypatch.setattr(ledger, "settle_all", refuse)
         refused = ask(client, alice, "k1", pool=[0])
     assert place.spent() > 0  # so that "nothing was charged" would be wrong
     assert refused.status_code == 500

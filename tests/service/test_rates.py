@@ -54,6 +54,39 @@ def test_never_more_in_any_minute_and_waiting_helps(steps, most, start):
     assert n_rows <= WINDOW + 1
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([0.0, 0.4, 1.0, 7.5, 29.0, 61.0]), st.sampled_from([0, 0, 0, -1, -30, -3600])
+        ),
+        max_size=60,
+    ),
+    st.integers(1, 6),
+)
+def test_a_clock_set_back_lets_nobody_do_more_and_shuts_nobody_out(steps, most):
+    # `real` is how much time passes; `now` is what the clock says, which is set back in between.
+    real, now, passed = [0.0], [1_000_000.0], []
+    rates, _ = fresh(lambda: now[0])
+
+    def go_on(seconds):
+        real[0], now[0] = real[0] + seconds, now[0] + seconds
+
+    for step, back in steps:
+        go_on(step)
+        now[0] += back
+        wait = rates.hit("alice", most=most)
+        assert 0 <= wait <= WINDOW + 1
+        if not wait:
+            passed.append(real[0])
+        elif step == 61.0:  # now and then somebody listens, while the clock is left alone
+            go_on(wait)
+            assert rates.hit("alice", most=most) == 0
+            passed.append(real[0])
+    for at in passed:
+        assert sum(at <= other < at + WINDOW for other in passed) <= most
+
+
 def test_what_is_refused_is_not_counted_and_others_are_not_touched():
     now = [5000.5]
     rates, _ = fresh(lambda: now[0])
@@ -109,6 +142,26 @@ def test_processes_share_the_limit_in_a_file(tmp_path):
 
 def test_processes_share_the_limit_in_a_database(own_database):
     assert race(own_database) == 60
+
+
+def test_a_clock_of_a_database_that_was_set_back_shuts_nobody_out(own_database):
+    store = KeyStore(own_database)
+    with store._engine.begin() as connection:
+        later = "extract(epoch FROM clock_timestamp())::bigint + 3600"
+        connection.execute(
+            sql.text(f"INSERT INTO tellers_rates VALUES ('alice', {later}, 5), ('bob', {later}, 5)")
+        )
+    assert 1 <= store.rates.hit("alice", most=5) <= WINDOW + 1
+    assert store.rates.hit("bob", most=6) == 0
+    assert 1 <= store.rates.hit("bob", most=6) <= WINDOW + 1
+    with store._engine.connect() as connection:
+        found = connection.execute(
+            sql.text("SELECT who, sum(n) FROM tellers_rates GROUP BY who ORDER BY who")
+        )
+        assert [tuple(row) for row in found] == [("alice", 5), ("bob", 6)]
+        ahead = "SELECT count(*) FROM tellers_rates WHERE second > extract(epoch FROM clock_timestamp())"
+        assert connection.execute(sql.text(ahead)).scalar() == 0
+    store.close()
 
 
 def test_threads_share_the_limit_in_a_database(own_database):

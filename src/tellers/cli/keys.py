@@ -1,7 +1,10 @@
 """`tellers keys`: who may ask a service."""
 
 import json
-from contextlib import closing
+import os
+import stat
+import sys
+from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,8 +36,9 @@ def create(
 
     With --epsilon the student gets an account of its own in the ledger; a question is then paid by both, the
     data's budget and the student's, or by neither. A second key of the same name has the same account.
+    Where the output goes to a file, only its owner can read that from then on (mode 0600).
 
-    Example: tellers keys create --name alice --epsilon 1.0
+    Example: tellers keys create --name alice --epsilon 1.0 > alice.key
     """
     if epsilon is None and delta is not None:
         raise ValueError("Expected --epsilon with --delta, got none.")
@@ -50,6 +54,7 @@ def create(
             except BaseException:
                 store.revoke(key.id)  # a key whose budget was refused would spend without one
                 raise
+    keep_to_owner()
     if as_json:
         print(json.dumps({**asdict(key), "key": token, "account": account}))
         return
@@ -94,6 +99,14 @@ def revoke(
     with opened as store:
         key = store.revoke(key_id)
     print(json.dumps(asdict(key)) if as_json else f"Revoked {key.id} of {key.name}.")
+
+
+def keep_to_owner() -> None:
+    """Let nobody else read the file that stdout goes to, as in `> alice.key`, before there is a key in it."""
+    with suppress(OSError, ValueError, AttributeError):  # no file, somebody else's, or no such modes here
+        out = sys.stdout.fileno()
+        if stat.S_ISREG(os.fstat(out).st_mode):
+            os.fchmod(out, 0o600)
 
 
 COMMANDS = {"create": create, "list": list_keys, "revoke": revoke}

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import deque
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -426,17 +427,29 @@ def list_(
             raise ValueError(
                 f"Expected an account of this ledger, got {account!r}. See: tellers ledger status"
             )
-        if account is None:  # the newest page alone
-            n_entries = ledger.count()
-            shown = ledger.entries(after=max(0, n_entries - limit) if limit else 0)
-        else:
-            theirs = [entry for entry in ledger.entries() if account in entry.also]
-            n_entries, shown = len(theirs), theirs[-limit:] if limit else theirs
+        shown, n_entries = _newest(ledger, account, limit)
         held = ledger.accountant
     delta, clock = held.budget.delta, held.clock
     start = None if clock is None else clock.start(held.budget.epsilon, delta)
     told = {"entries": [row(entry, delta, start) for entry in shown], "n_entries": n_entries}
     show.tell(told, partial(print_rows, delta=delta), as_json=as_json)
+
+
+_PAGE = 1000
+
+
+def _newest(ledger: "ChainedLedger", account: str | None, limit: int) -> "tuple[list[Entry], int]":
+    """Return the newest questions, all of them at 0, of one account or of all, and how many there are."""
+    total = ledger.count()
+    if account is None:
+        return ledger.entries(after=max(0, total - limit) if limit else 0), total
+    kept: deque[Entry] = deque(maxlen=limit or None)
+    n_paid = 0
+    for at in range(0, total, _PAGE):
+        page = [entry for entry in ledger.entries(after=at, limit=_PAGE) if account in entry.also]
+        kept.extend(page)
+        n_paid += len(page)
+    return list(kept), n_paid
 
 
 def verify(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +28,8 @@ from .base import (
     Entry,
     Head,
     Ticket,
+    overrun,
     refuse_known,
-    refuse_overrun,
     require_account,
     require_storable_event,
 )
@@ -42,6 +42,7 @@ from .vault import Vault
 # bit; under `also`, null stands for what the main account pays. Sealed costs are not stored here at all.
 
 T = TypeVar("T")
+NextLines: TypeAlias = "Callable[[LedgerState, _TurnLines, _Write], list[Line]]"
 
 _PAGE = 1000
 """Entries that are read at once."""
@@ -50,6 +51,9 @@ _SOON = 0.2
 """Seconds that a reader waits for a turn that goes on, before it reads by itself."""
 
 _MOST_LISTS = 16
+
+_MANY = 20_000
+"""Questions that are listed for the first time on a connection of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,24 +138,44 @@ class ChainedLedger(ABC):
     def open_account(self, name: str, budget: Budget) -> None:
         """Give a student, an analyst or a group a budget of its own, for good."""
         require_account(name, budget, beside=self.accountant)
-        self._write(lambda state, _: state.write_account(name, budget))
+        self._write(lambda state, _turn, _write: state.write_account(name, budget))
 
     def reserve(
         self, key: str, price: RdpCurve, *, event: dict[str, Any], also: Mapping[str, RdpCurve] | None = None
     ) -> Ticket:
         """Debit a price, and named accounts theirs, before any noise is drawn; durable when this returns."""
-        stored = require_storable_event(key, event, allow_seeded=self.allow_seeded)
-        self._require_key(key)
-        named = dict(also or {})
-        self._work_out(price, *named.values())
+        return _the_one(self.reserve_all([(key, price, event, also)]))
 
-        def next_lines(state: LedgerState, turn: _TurnLines) -> list[Line]:
-            if turn.line("reserved", key) is not None:
-                refuse_known(key, is_settled=turn.line("settled", key) is not None)
-            return state.write_reserved(key, price, named, stored, turn.store)
+    def reserve_all(
+        self, asked: Sequence[tuple[str, RdpCurve, dict[str, Any], Mapping[str, RdpCurve] | None]]
+    ) -> list[Ticket | Exception]:
+        """Debit several questions in order, with one flush: key, price, event and accounts of each.
 
-        self._write(next_lines, key)
-        return Ticket(key, price, stored, named)
+        What is refused stands in the place of its ticket, and keeps no other from being granted.
+
+        >>> import tempfile
+        >>> from tellers import Accountant, Budget, SqliteLedger
+        >>> ledger = SqliteLedger(tempfile.mkdtemp() + "/spend.db", Accountant(Budget(1.0, 1e-5)))
+        >>> asked = [(key, RdpCurve.zcdp(0.02), {"noise": "secure"}, None) for key in ("q0", "q1")]
+        >>> [type(found).__name__ for found in ledger.reserve_all(asked)]
+        ['Ticket', 'BudgetExhausted']
+        """
+        found: list[Ticket | Exception] = []
+        writes: dict[int, _Write] = {}
+        for key, price, event, also in asked:
+            try:
+                stored = require_storable_event(key, event, allow_seeded=self.allow_seeded)
+                self._require_key(key)
+                ticket = Ticket(key, price, stored, dict(also or {}))
+                self._work_out(price, *ticket.also.values())
+                writes[len(found)] = _Write(partial(_reserving, ticket), key)
+                found.append(ticket)
+            except Exception as error:
+                found.append(error)
+        self._write_all(list(writes.values()))
+        for at, write in writes.items():
+            found[at] = write.error or found[at]
+        return found
 
     def settle(self, ticket: Ticket, release: Release, *, used: Mapping[str, RdpCurve] | None = None) -> None:
         """Record the outcome and give back what was not used, to every account.
@@ -159,20 +183,36 @@ class ChainedLedger(ABC):
         A named account is charged what `used` says of it; without that, what the main account is charged if
         the same was reserved on both, and else all that was reserved.
         """
-        key, all_kept = ticket.key, True
-        self._work_out(release.cost.worst, *dict(used or {}).values())
+        _the_one(self.settle_all([(ticket, release, used)]))
 
-        def next_lines(state: LedgerState, turn: _TurnLines) -> list[Line]:
-            nonlocal all_kept
-            is_settled = turn.line("settled", key) is not None
-            lines, all_kept = state.write_settled(key, release, used, is_settled=is_settled)
-            return lines
+    def settle_all(
+        self, outcomes: Sequence[tuple[Ticket, Release, Mapping[str, RdpCurve] | None]]
+    ) -> list[Exception | None]:
+        """Record the outcomes of several questions in order, with one flush; what is refused is returned.
 
-        self._write(next_lines, key)
-        if self.vault is not None and release.cost.tight is not None:
-            self.vault.put(key, release.cost.tight)
-        if not all_kept:
-            refuse_overrun(key)
+        >>> import tempfile
+        >>> from tellers import Accountant, Budget, Cost, Release, SqliteLedger
+        >>> one = RdpCurve.zcdp(0.01)
+        >>> ledger = SqliteLedger(tempfile.mkdtemp() + "/spend.db", Accountant(Budget(1.0, 1e-5)))
+        >>> ticket = ledger.reserve("q0", one, event={"noise": "secure"})
+        >>> ledger.settle_all([(ticket, Release([3], Cost(one)), None)])
+        [None]
+        """
+        writes: list[_Write] = []
+        for ticket, release, used in outcomes:
+            self._work_out(release.cost.worst, *dict(used or {}).values())
+            writes.append(_Write(partial(_settling, ticket.key, release, used), ticket.key))
+        self._write_all(writes)
+        found: list[Exception | None] = []
+        for write, (ticket, release, _) in zip(writes, outcomes, strict=True):
+            error = write.error
+            if error is None:
+                if self.vault is not None and release.cost.tight is not None:
+                    self.vault.put(ticket.key, release.cost.tight)
+                if not write.all_kept:
+                    error = overrun(ticket.key)
+            found.append(error)
+        return found
 
     def _require_key(self, key: str) -> None:  # noqa: B027 (most backends store any)
         """Refuse a key that cannot be stored."""
@@ -194,17 +234,21 @@ class ChainedLedger(ABC):
         >>> ledger.head.number
         1
         """
-        self._write(lambda state, _: state.write_note("trusted", dict(said)))
+        self._write(lambda state, _turn, _write: state.write_note("trusted", dict(said)))
 
     def end(self, said: Mapping[str, Any]) -> None:
         """Write the last line: the ledger goes on elsewhere, and nothing is spent from this one again."""
-        self._write(lambda state, _: state.write_note("closed", dict(said)))
+        self._write(lambda state, _turn, _write: state.write_note("closed", dict(said)))
 
-    def _write(
-        self, next_lines: "Callable[[LedgerState, _TurnLines], list[Line]]", key: str | None = None
-    ) -> None:
-        task = TurnTask((next_lines, key), time.monotonic() + self.timeout)
-        if not self._turns.take(task):
+    def _write(self, next_lines: "NextLines") -> None:
+        write = _Write(next_lines, None)
+        self._write_all([write])
+        if write.error is not None:
+            raise write.error
+
+    def _write_all(self, writes: "Sequence[_Write]") -> None:
+        """Wait for the turn in which these are written, or refused one by one."""
+        if writes and not self._turns.take(TurnTask(writes, time.monotonic() + self.timeout)):
             raise self._busy()
 
     def _busy(self) -> TimeoutError:
@@ -216,28 +260,29 @@ class ChainedLedger(ABC):
     def _turn(self, deadline: float, begin: Callable[[], list[TurnTask]]) -> None:
         """Do what all that wait have asked for: append their lines, in order, with one flush."""
         batch: list[TurnTask] = []
-        settling: list[TurnTask] = []
+        settling: list[_Write] = []
 
         def next_lines(store: LineStore) -> list[Line]:
             if batch:
                 self._state = None  # what an earlier try added up is not on the disk
             batch[:], settling[:] = begin(), []
             state = self._caught_up(store)
-            turn = _TurnLines(store, [key for task in batch if (key := task.what[1]) is not None])
+            writes: list[_Write] = [write for task in batch for write in task.what]
+            turn = _TurnLines(store, [write.key for write in writes if write.key is not None])
             lines: list[Line] = []
-            for task in batch:
-                task.error, before = None, state.head
+            for write in writes:
+                write.error, before = None, state.head
                 try:
-                    found = task.what[0](state, turn)
+                    found = write.next_lines(state, turn, write)
                 except Exception as error:  # whoever asked is told, and the others go on
                     if state.head is not before:
                         raise
-                    task.error = error
+                    write.error = error
                 else:
                     turn.note(found)
                     lines += found
-                    if any(line.kind == "settled" for line in found):
-                        settling.append(task)
+                    if found and found[-1].kind == "settled":
+                        settling.append(write)
             if lines:
                 lines += state.write_checkpoint()
             return lines
@@ -254,8 +299,8 @@ class ChainedLedger(ABC):
                 try:
                     self._require_anchored(self._known)
                 except Exception as error:
-                    for task in settling:
-                        task.error = error
+                    for write in settling:
+                        write.error = error
 
     def _require_anchored(self, head: Head | None) -> None:
         """See that the anchor took a line that is not older than this one, before it is told to anybody."""
@@ -388,10 +433,14 @@ class ChainedLedger(ABC):
 
     def asked(self, key: str) -> dict[str, Any] | None:
         """Return the event that a key was reserved for, settled or not, or None."""
+        return self.recall([key])[0].get(key)
 
-        def look(store: LineStore) -> dict[str, Any] | None:
-            line = store.named("reserved", [key]).get(key)
-            return None if line is None else self._view_of(line, store).state.event(_body(line), store)
+    def recall(self, keys: Sequence[str]) -> tuple[dict[str, dict[str, Any]], View]:
+        """Return the events of those of some keys that were reserved, settled or not, and the sums."""
+
+        def look(store: LineStore) -> tuple[dict[str, dict[str, Any]], View]:
+            found, view = store.named("reserved", keys), self._view(store)
+            return {key: view.state.event(_body(line), store) for key, line in found.items()}, view
 
         return self._look(look)
 
@@ -402,16 +451,14 @@ class ChainedLedger(ABC):
 
     def count(self, begins: str = "") -> int:
         """Return how many questions were asked, or only those whose keys begin with something."""
-        return (
-            self.view().n_questions if not begins else len(self._look(partial(self._numbers, begins=begins)))
-        )
+        return self.view().n_questions if not begins else len(self._listing(begins))
 
     def entries(self, *, after: int = 0, limit: int | None = None, begins: str = "") -> list[Entry]:
         """Return everything on the ledger, oldest first, or a page of it.
 
         `after` leaves out so many at the beginning, `limit` ends it, and `begins` names what keys begin with.
         """
-        numbers = self._look(partial(self._numbers, begins=begins))
+        numbers = self._listing(begins)
         wanted = numbers[after : None if limit is None else after + limit].tolist()
         found: list[Entry] = []
         for at in range(0, len(wanted), _PAGE):
@@ -420,12 +467,20 @@ class ChainedLedger(ABC):
             found += page
         return found
 
-    def _numbers(self, store: LineStore, begins: str) -> NDArray[np.int64]:
+    def _listing(self, begins: str) -> NDArray[np.int64]:
+        """Return the numbers of the lines of questions; others look meanwhile where it takes long."""
+        if begins in self._listed or self.newest.n_questions < _MANY:
+            return self._look(partial(self._numbers, begins=begins))
+        with self._reading() as store:
+            return self._numbers(store, begins)
+
+    def _numbers(self, store: LineReader, begins: str) -> NDArray[np.int64]:
         """Return the numbers of the lines of questions; those that were listed before are not read again."""
         last, known = self._listed.pop(begins, (-1, np.zeros(0, dtype=np.int64)))
         head = store.head()
         if head is not None and head[0] > last:
             new = np.asarray(store.of_kind("reserved", begins, after=last), dtype=np.int64)
+            new = new[new <= head[0]]  # others may have written since
             last, known = head[0], np.concatenate([known, new]) if new.size else known
         while len(self._listed) >= _MOST_LISTS:
             del self._listed[next(iter(self._listed))]
@@ -509,6 +564,44 @@ class ChainedLedger(ABC):
             yield
         finally:
             lock.release()
+
+
+class _Write:
+    """What is to be written in a turn, and what came of it."""
+
+    __slots__ = ("all_kept", "error", "key", "next_lines")
+
+    def __init__(self, next_lines: "NextLines", key: str | None) -> None:
+        self.next_lines, self.key = next_lines, key
+        self.error: Exception | None = None
+        self.all_kept = True
+
+
+def _reserving(ticket: Ticket, state: LedgerState, turn: "_TurnLines", _write: _Write) -> list[Line]:
+    key = ticket.key
+    if turn.line("reserved", key) is not None:
+        refuse_known(key, is_settled=turn.line("settled", key) is not None)
+    return state.write_reserved(key, ticket.price, ticket.also, ticket.event, turn.store)
+
+
+def _settling(
+    key: str,
+    release: Release,
+    used: Mapping[str, RdpCurve] | None,
+    state: LedgerState,
+    turn: "_TurnLines",
+    write: _Write,
+) -> list[Line]:
+    is_settled = turn.line("settled", key) is not None
+    lines, write.all_kept = state.write_settled(key, release, used, is_settled=is_settled)
+    return lines
+
+
+def _the_one(found: Sequence[T | Exception]) -> T:
+    (one,) = found
+    if isinstance(one, Exception):
+        raise one
+    return one
 
 
 class _TurnLines:

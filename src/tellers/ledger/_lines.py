@@ -74,6 +74,14 @@ def _digest(*said: Any) -> str:
 class LineReader(Protocol):
     """Lines where they are kept, for whoever reads all of them while others write."""
 
+    def head(self) -> tuple[int, str] | None:
+        """Return number and hash of the last line, or None where there is none."""
+        ...
+
+    def of_kind(self, kind: str, begins: str, *, after: int) -> list[int]:
+        """Return the numbers of the lines of a kind after one whose keys begin so, in order."""
+        ...
+
     def after(self, number: int) -> Iterator[Line]:
         """Return the lines after one, in order; all of them after -1."""
         ...
@@ -93,16 +101,8 @@ class LineStore(LineReader, Protocol):
     A store that was opened to write is the only one that appends, until it is closed.
     """
 
-    def head(self) -> tuple[int, str] | None:
-        """Return number and hash of the last line, or None where there is none."""
-        ...
-
     def named(self, kind: str, keys: Sequence[str]) -> dict[str, Line]:
         """Return the lines of a kind with these keys, as far as they are there."""
-        ...
-
-    def of_kind(self, kind: str, begins: str, *, after: int) -> list[int]:
-        """Return the numbers of the lines of a kind after one whose keys begin so, in order."""
         ...
 
     def last(self, kind: str) -> Line | None:

@@ -218,7 +218,12 @@ def charge(key: str, reserved: RdpCurve, *, used: RdpCurve) -> tuple[RdpCurve, b
 
 def refuse_overrun(key: str) -> NoReturn:
     """Say that a question cost more than its price, after it was charged."""
-    raise LedgerConflict(
+    raise overrun(key)
+
+
+def overrun(key: str) -> LedgerConflict:
+    """Return what to raise where a question cost more than its price, after it was charged."""
+    return LedgerConflict(
         f"Key {key!r} cost more than its price; all of it is charged. Reserve one price per query."
     )
 
@@ -356,14 +361,13 @@ def open_group_accounts(ledger: Ledger, budgets: Mapping[str, Budget]) -> None:
     tellers.errors.LedgerConflict: Expected the groups of the ledger, 'high', 'low', got 'low'. ...
     """
     there, wanted = groups_on(ledger), sorted(budgets)
-    first = ledger.entries(limit=1)
-    if set(there) - set(wanted) or (there and there != wanted and first):
+    if set(there) - set(wanted) or (there and there != wanted and ledger.entries(limit=1)):
         names = [", ".join(map(repr, some)) for some in (there, wanted)]
         raise LedgerConflict(
             f"Expected the groups of the ledger, {names[0]}, got {names[1]}. Whoever changed groups would "
             "have two budgets: keep the groups, or delete the data and begin again."
         )
-    if not there and first:
+    if not there and ledger.entries(limit=1):
         raise LedgerConflict(_ASKED_BEFORE)
     wanted_accounts, held = {group_account(name): budgets[name] for name in budgets}, ledger.accounts()
     for name, budget in wanted_accounts.items():  # all of them, before the first is opened

@@ -55,10 +55,22 @@ def connect(file: Path, first: Sequence[Line], timeout: float) -> sqlite3.Connec
         if not _is_ledger(connection, file):
             _create(connection, first, file, timeout)
         _use_log(connection, file, timeout)
+        flush_log(file)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def flush_log(file: Path) -> None:
+    """Make durable what is seen: a program killed before its flush leaves a commit that others read."""
+    with suppress(FileNotFoundError):
+        # Not a file that SQLite has locks on: those are on the ledger itself, and on shared memory.
+        log = os.open(f"{file}-wal", os.O_RDWR)
+        try:
+            os.fsync(log)
+        finally:
+            os.close(log)
 
 
 def _text(text: bytes) -> str:
@@ -274,6 +286,12 @@ class _LedgerPages:
         while page := self._ledger._check(partial(_page, number)):
             yield from page
             number = page[-1].number
+
+    def head(self) -> tuple[int, str] | None:
+        return self._ledger._check(lambda store: store.head())
+
+    def of_kind(self, kind: str, begins: str, *, after: int) -> list[int]:
+        return self._ledger._check(lambda store: store.of_kind(kind, begins, after=after))
 
     def numbered(self, numbers: Iterable[int]) -> list[Line]:
         return self._ledger._check(lambda store: store.numbered(numbers))

@@ -1,10 +1,10 @@
 """The door of the room: the single way from a question to a label."""
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from numpy.typing import ArrayLike
 
@@ -141,6 +141,65 @@ class Room:
         >>> bool(again.labels == first.labels), ledger.spent.epsilon(1e-5) == spent
         (True, True)
         """
+        asked = self._question(X, key=key, student=student, account=account)
+        held = self._find_or_reserve(key, asked.question, account)
+        if isinstance(held, Release):
+            return held
+        ticket, plan = held
+        release, used, seal = self._drawn(asked, plan)
+        self._settle(ticket, release, used)
+        self._sealed(seal)
+        return release.record()
+
+    def ask_all(self, asked: "Sequence[RoomQuestion]") -> list[Release | Exception]:
+        """Return the labels of several questions, each with a key of its own, or why one has none.
+
+        The ledger flushes twice for all of them together, where it can: one that has no `reserve_all`, or
+        groups of people who may leave, are asked one by one. What is refused charges nothing and keeps no
+        other from being answered.
+
+        >>> from tellers import Accountant, Budget, GNMax, MemoryLedger, Votes, noise
+        >>> import numpy as np
+        >>> class Agreed:
+        ...     def vote(self, X):
+        ...         return Votes.from_ballots(np.tile(X, (250, 1)), n_classes=10)
+        >>> ledger = MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5)))
+        >>> room = Room(Agreed(), GNMax(sigma=20.0), ledger, noise.secure())
+        >>> asked = [RoomQuestion([3], key="a"), RoomQuestion([1], key="b")]
+        >>> [int(found.labels[0]) for found in room.ask_all(asked)]
+        [3, 1]
+        """
+        if self.plan is not None or not hasattr(self.ledger, "reserve_all"):
+            return [
+                _caught(self.ask, one.X, key=one.key, student=one.student, account=one.account)
+                for one in asked
+            ]
+        found: list[Any] = [
+            _caught(self._question, one.X, key=one.key, student=one.student, account=one.account)
+            for one in asked
+        ]
+        new = [at for at, one in enumerate(found) if not isinstance(one, Exception)]
+        priced = [self._priced(found[at]) for at in new]
+        settling: list[tuple[int, Any, tuple[Ticket, Release, None]]] = []
+        for at, ticket in zip(new, self.ledger.reserve_all(priced), strict=True):
+            one = found[at]
+            if isinstance(ticket, Ticket):
+                found[at] = drawn = _caught(self._drawn, one, None)
+                if not isinstance(drawn, Exception):
+                    settling.append((at, drawn[2], (ticket, drawn[0], None)))
+            elif isinstance(ticket, LedgerConflict):  # asked before: it may be on record
+                found[at] = _caught(self.ask, one.X, key=one.key, student=one.student, account=one.account)
+            else:
+                found[at] = ticket
+        for (at, seal, outcome), refusal in zip(
+            settling, self._settled([outcome for _, _, outcome in settling]), strict=True
+        ):
+            if refusal is None:
+                self._sealed(seal)
+            found[at] = refusal or outcome[1].record()
+        return found
+
+    def _question(self, X: Any, *, key: str, student: ArrayLike | None, account: str | None) -> "_Question":
         n = _n_queries(X)
         context = self._context(student, n)
         require_fit(self.mechanism, self.ensemble, n_queries=n)
@@ -148,11 +207,14 @@ class Room:
         question = {"n_queries": n, "queries": fingerprint(X)}
         if student is not None:
             question["student"] = fingerprint(student)
-        held = self._find_or_reserve(key, question, account)
-        if isinstance(held, Release):
-            return held
-        ticket, plan = held
-        votes = self.ensemble.vote(X)
+        return _Question(X, key, student, account, context, question)
+
+    def _drawn(
+        self, asked: "_Question", plan: "PersonalPlan | None"
+    ) -> "tuple[Release, Mapping[str, RdpCurve] | None, _Sealing | None]":
+        """Return what comes out, what accounts are charged for it where that differs, and what to seal."""
+        key, context, n = asked.key, asked.context, int(asked.question["n_queries"])
+        votes = self.ensemble.vote(asked.X)
         mechanism = self.mechanism
         n_teachers = self._public().get("n_teachers") if plan is None else plan.n_teachers
         require_votes(votes, mechanism, n_queries=n, key=key, n_teachers=n_teachers)
@@ -165,15 +227,26 @@ class Room:
             worst = RdpCurve.largest(charges.values())
             release = replace(release, cost=Cost(worst))
             used = {group_account(name): curve for name, curve in charges.items()}
-            if account is not None:
-                used[account] = worst
-        self._settle(ticket, release, used)
+            if asked.account is not None:
+                used[asked.account] = worst
         vault = getattr(self.ledger, "vault", None)
-        if vault is not None and _is_evaluated(mechanism, votes):
-            # For the operator's vault alone; what is recorded and returned has no tight cost.
-            seal = _Sealing(vault, key, mechanism, votes, context)
-            seal() if self.later is None else self.later(seal)
-        return release.record()
+        if vault is None or not _is_evaluated(mechanism, votes):
+            return release, used, None
+        return release, used, _Sealing(vault, key, mechanism, votes, context)
+
+    def _sealed(self, seal: "_Sealing | None") -> None:
+        """Put an exact cost into the operator's vault; what is recorded and returned has none."""
+        if seal is not None:
+            if self.later is None:
+                seal()
+            else:
+                self.later(seal)
+
+    def _settled(self, outcomes: "list[tuple[Ticket, Release, None]]") -> list[Exception | None]:
+        try:
+            return self.ledger.settle_all(outcomes)  # type: ignore[attr-defined,no-any-return]
+        except (TimeoutError, ConnectionError):
+            return [_caught(self._settle, *outcome) for outcome in outcomes]
 
     def _settle(self, ticket: Ticket, release: Release, used: Mapping[str, RdpCurve] | None) -> None:
         groups = {} if used is None else {"used": used}
@@ -265,18 +338,25 @@ class Room:
             for name in ("mechanism", "parameters")
         )
 
+    def _priced(
+        self, asked: "_Question"
+    ) -> tuple[str, RdpCurve, dict[str, Any], Mapping[str, RdpCurve] | None]:
+        """Return what is reserved for a question without groups: key, price, event, and accounts."""
+        pays = {} if asked.account is None else {"account": asked.account}
+        # What the price goes by, so that whoever reads the books can work it out again.
+        event = {**describe(self.mechanism, self.noise), **asked.question, **pays, **self._public()}
+        price = self.price(int(asked.question["n_queries"]))
+        return asked.key, price, event, None if asked.account is None else {asked.account: price}
+
     def _reserve(
         self, key: str, question: dict[str, Any], account: str | None
     ) -> tuple[Ticket, "PersonalPlan | None"]:
+        if self.plan is None:
+            _, price, event, also = self._priced(_Question(None, key, None, account, {}, question))
+            return self.ledger.reserve(key, price, event=event, also=also), None
         n, asked = int(question["n_queries"]), dict(question)
         if account is not None:
             asked["account"] = account
-        if self.plan is None:
-            # What the price goes by, so that whoever reads the books can work it out again.
-            event = {**describe(self.mechanism, self.noise), **asked, **self._public()}
-            price = self.price(n)
-            also = None if account is None else {account: price}
-            return self.ledger.reserve(key, price, event=event, also=also), None
         absent = set(self.absent)
         while True:
             plan = self._present(absent)
@@ -321,6 +401,39 @@ class Room:
                 f"{_n_queries(student)}. Nothing was charged."
             )
         return {"student": student}
+
+
+@dataclass(frozen=True)
+class RoomQuestion:
+    """One of several questions: rows, a key, the student's probabilities, and the account that pays too.
+
+    >>> RoomQuestion([3], key="q0").account is None
+    True
+    """
+
+    X: Any
+    key: str
+    student: ArrayLike | None = None
+    account: str | None = None
+
+
+class _Question(NamedTuple):
+    """A question that was looked at: its context for the mechanism, and what is recorded of it."""
+
+    X: Any
+    key: str
+    student: ArrayLike | None
+    account: str | None
+    context: dict[str, Any]
+    question: dict[str, Any]
+
+
+def _caught(act: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    """Return what comes out, or the error."""
+    try:
+        return act(*given, **named)
+    except Exception as error:
+        return error
 
 
 def _seated(votes: Votes, plan: "PersonalPlan", *, key: str) -> Votes:

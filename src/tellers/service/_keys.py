@@ -7,13 +7,15 @@ import math
 import os
 import re
 import secrets
+import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +23,7 @@ import sqlalchemy as sql
 
 from ..errors import MissingExtra
 from ..ledger.opening import is_url
+from ..ledger.sqlite import flush_log
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
@@ -46,20 +49,34 @@ _KEYS = sql.Table(
     sql.Column("created", sql.String(32), nullable=False),
     sql.Column("revoked", sql.String(32)),
 )  # fmt: skip
+_SESSIONS = sql.Table(
+    "tellers_sessions", TABLES,
+    sql.Column("number", sql.String(64), primary_key=True),
+    sql.Column("key", sql.String(12), nullable=False),
+    sql.Column("ends", sql.BigInteger, nullable=False),
+)  # fmt: skip
 _HEADS = sql.Table(
     "tellers_heads", TABLES,
     sql.Column("ledger", sql.String(64), primary_key=True),
     sql.Column("head", sql.String(64), nullable=False),
 )  # fmt: skip
 
+_FIND = "SELECT id, name, role, created, revoked FROM tellers_keys WHERE id = ?"
 _MINE = "FROM tellers_rates WHERE who = :who AND second >= :first"
 # One statement looks and counts: nobody comes in between who also finds room.
 _HIT = sql.text(
     "INSERT INTO tellers_rates (who, second, n) "
     f"SELECT :who, :second, 1 WHERE (SELECT coalesce(sum(n), 0) {_MINE}) < :most "
-    "ON CONFLICT (who, second) DO UPDATE SET n = tellers_rates.n + 1 RETURNING n"
+    "ON CONFLICT (who, second) DO UPDATE SET n = tellers_rates.n + 1 "
+    f"RETURNING n, (SELECT max(second) {_MINE})"
 ).bindparams(sql.bindparam("who", type_=sql.String), sql.bindparam("second", type_=sql.BigInteger))
 _SEEN = sql.text(f"SELECT second, n {_MINE} ORDER BY second")
+_AHEAD = sql.text("SELECT coalesce(sum(n), 0) FROM tellers_rates WHERE who = :who AND second > :second")
+_FORGET_AHEAD = sql.text("DELETE FROM tellers_rates WHERE who = :who AND second > :second")
+_COUNT_NOW = sql.text(
+    "INSERT INTO tellers_rates (who, second, n) VALUES (:who, :second, :n) "
+    "ON CONFLICT (who, second) DO UPDATE SET n = tellers_rates.n + :n"
+)
 _FORGET = sql.text("DELETE FROM tellers_rates WHERE who = :who AND second < :first")
 _FORGET_ALL = sql.text("DELETE FROM tellers_rates WHERE second < :first")
 # In PostgreSQL a statement sees what was there when it began, so it begins when the others are done. The
@@ -68,6 +85,14 @@ _TURN = sql.text(
     "SELECT pg_advisory_xact_lock(hashtextextended('tellers_rates ' || :who, 0)), "
     "set_config('synchronous_commit', 'off', true), extract(epoch FROM clock_timestamp())"
 )
+
+
+Execute = Callable[[sql.TextClause, dict[str, Any]], Sequence[Any]]
+
+
+def _rows(connection: sql.Connection, statement: sql.TextClause, given: dict[str, Any]) -> Sequence[Any]:
+    found = connection.execute(statement, given)
+    return found.all() if found.returns_rows else ()
 
 
 class Rates:
@@ -81,23 +106,44 @@ class Rates:
         """Count one more and return 0, or count nothing and return the seconds to wait.
 
         Guarantee: never more than `most` in any minute, whichever processes counted them; a second that has
-                   begun counts as a whole, so that somebody may wait up to one too long.
+                   begun counts as a whole, so that somebody may wait up to one too long. A clock that is set
+                   back lets nobody do more, and nobody wait for longer than a minute: what is counted in
+                   seconds to come is found by the next request, and counts as if it were done then.
         Assumes:   the processes share a clock: that of the machine for a file, of the server for a database.
+                   One that is set forward, by a minute or more, forgets what was counted: once per step
+                   somebody may then do `most` again within a minute.
         Reference: none.
         """
         with self._engine.connect() as connection:
             now = self._turn(connection, who)
-            second = math.floor(now)
-            place = {"who": who, "first": second - WINDOW}
-            found = connection.execute(_HIT, {**place, "second": second, "most": most}).scalar()
-            if found is None:
-                seen = connection.execute(_SEEN, place).all()
-                connection.rollback()
-                return wait_for([(int(at), int(n)) for at, n in seen], most=most, now=now)
-            if found == 1:  # a new second: the oldest are not needed any more
-                connection.execute(_FORGET, place)
+            wait = self.count(partial(_rows, connection), now, who, most=most)
             connection.commit()
+        return wait
+
+    def count(self, execute: "Execute", now: float, who: str, *, most: int) -> int:
+        """Do what `hit` does by somebody else's transaction."""
+        second = math.floor(now)
+        place = {"who": who, "first": second - WINDOW}
+        found = execute(_HIT, {**place, "second": second, "most": most})
+        if not found:
+            seen = execute(_SEEN, place)
+            if seen[-1][0] > second:
+                self._count_now(execute, who, second)
+                seen = execute(_SEEN, place)
+            return wait_for([(int(at), int(n)) for at, n in seen], most=most, now=now)
+        n, newest = found[0]
+        if (newest or second) > second:
+            self._count_now(execute, who, second)
+        if n == 1:  # a new second: the oldest are not needed any more
+            execute(_FORGET, place)
         return 0
+
+    def _count_now(self, execute: "Execute", who: str, second: int) -> None:
+        """Count what stands in seconds to come as of this second: when it really was is not known."""
+        ahead = {"who": who, "second": second}
+        ((n,),) = execute(_AHEAD, ahead)
+        execute(_FORGET_AHEAD, ahead)
+        execute(_COUNT_NOW, {**ahead, "n": n})
 
     def forget(self) -> None:
         """Remove what is too old to count, of everybody."""
@@ -127,8 +173,12 @@ TOKEN = re.compile(r"tlr_([a-z2-7]{12})_([A-Za-z0-9_-]{43})")
 _ID = re.compile(r"[a-z2-7]{12}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
-# Each check takes some MiB of memory: strangers who guess keys must not take all of it.
-_CHECKS = threading.BoundedSemaphore(4)
+# Each check takes 19 MiB, which a thread does not give back, and a core: there are few threads for it, and
+# one for unknown ids (60 random bits: a guess), so that no guess keeps a key waiting.
+_CHECKS = ThreadPoolExecutor(3, "check")
+_GUESSES = ThreadPoolExecutor(1, "guess")
+_GUESS_SHARE = 1 / 3
+_guessing_from = [0.0]
 
 
 @dataclass(frozen=True)
@@ -151,6 +201,9 @@ class KeyStore:
 
     def __init__(self, place: str, *, timeout: float = 5.0) -> None:
         self._file: tuple[Path, tuple[int, int]] | None = None
+        self._timeout, self._clock = timeout, time.time
+        self._quick: sqlite3.Connection | None = None
+        self._quick_lock = threading.RLock()
         if is_url(place):
             from ..ledger.sql.connection import make_engine, parse_url
 
@@ -160,8 +213,10 @@ class KeyStore:
             # The text is not quoted: it may hold a password.
             raise ValueError("Expected a file or a postgresql:// URL for keys, got another kind of URL.")
         else:
-            # Made by ourselves first: SQLite would make it readable for others.
-            os.close(os.open(place, os.O_RDWR | os.O_CREAT, 0o600))
+            # Made by ourselves first: SQLite would make it readable for others. One that is there is left
+            # alone: closing it would take the locks of another store of this process on it.
+            with suppress(FileExistsError):
+                os.close(os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             url = sql.URL.create("sqlite", database=place)
             self._engine = sql.create_engine(url, connect_args={"timeout": timeout})
             sql.event.listen(self._engine, "connect", lambda opened, _: _use_log(opened, "FULL"))
@@ -172,6 +227,8 @@ class KeyStore:
         self.rates = Rates(self._counting)
         try:
             self._make_tables()
+            if self._file is not None:
+                flush_log(self._file[0])
             self.rates.forget()
         except sql.exc.DBAPIError as error:
             self.close()
@@ -183,7 +240,7 @@ class KeyStore:
     def _make_tables(self) -> None:
         from ..ledger.sql._witness import TABLE
 
-        for table in (_KEYS, _RATES, _HEADS, TABLE):
+        for table in (_KEYS, _RATES, _SESSIONS, _HEADS, TABLE):
             try:
                 table.create(self._engine, checkfirst=True)
             except sql.exc.DBAPIError:
@@ -221,15 +278,11 @@ class KeyStore:
         if parts is None:
             return None
         found = self._row(parts[1])
-        key, hashed = found if found is not None else (None, _stand_in())
-        from argon2.exceptions import VerificationError
-
-        with _CHECKS:
-            try:
-                hasher().verify(hashed, parts[2])
-            except VerificationError:
-                return None
-        return key
+        if found is None:
+            _GUESSES.submit(_guess, parts[2]).result()
+            return None
+        key, hashed = found
+        return key if _CHECKS.submit(_matches, hashed, parts[2]).result() else None
 
     def revoke(self, number: str) -> Key:
         """Revoke a key by its id; it opens nothing from the next request on."""
@@ -253,6 +306,83 @@ class KeyStore:
         with self._there():
             return self.rates.hit(number, most=most)
 
+    def admit_all(self, numbers: Sequence[str], *, most: int) -> list[tuple[Key | None, int]]:
+        """Return the keys of these ids, one more request counted for each, or the seconds that one waits.
+
+        Without `most` nothing is counted.
+        """
+        with self._there():
+            if self._file is None:
+                found = [self.find(number) for number in numbers]
+                return [
+                    (key, 0 if key is None or not most else self.rates.hit(key.id, most=most))
+                    for key in found
+                ]
+            with self._quick_lock:
+                try:
+                    return self._admitted(numbers, most)
+                except sqlite3.Error as error:
+                    self._forget_quick()
+                    raise ConnectionError(
+                        "Expected the store of keys to answer, it does not. Is it there, and free?"
+                    ) from error
+
+    def _admitted(self, numbers: Sequence[str], most: int) -> list[tuple[Key | None, int]]:
+        # By SQLite itself, in one transaction: what SQLAlchemy adds costs more than all the rest.
+        assert self._file is not None
+        if self._quick is None:
+            self._quick = sqlite3.connect(
+                self._file[0], timeout=self._timeout, isolation_level=None, check_same_thread=False
+            )
+            _use_log(self._quick, "NORMAL")
+        connection, found = self._quick, list[tuple[Key | None, int]]()
+
+        def execute(statement: sql.TextClause, given: dict[str, Any]) -> Sequence[Any]:
+            return connection.execute(statement.text, given).fetchall()
+
+        connection.execute("BEGIN IMMEDIATE" if most else "BEGIN")
+        try:
+            for number in numbers:
+                row = connection.execute(_FIND, (number,)).fetchone()
+                key = None if row is None else Key(*row)
+                counted = key is not None and most and not key.is_revoked
+                found.append(
+                    (key, self.rates.count(execute, self._clock(), number, most=most) if counted else 0)
+                )
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        return found
+
+    def _forget_quick(self) -> None:
+        connection, self._quick = self._quick, None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
+
+    def begin_session(self, number: str, key: str, *, ends: int, now: float, most: int) -> None:
+        """Remember a session of a key until it ends; of one key no more than so many, the oldest go."""
+        with self._open() as connection:
+            connection.execute(_SESSIONS.delete().where(_SESSIONS.c.ends <= now))
+            mine = (
+                sql.select(_SESSIONS.c.number).where(_SESSIONS.c.key == key).order_by(_SESSIONS.c.ends.desc())
+            )
+            over = [found for (found,) in connection.execute(mine)][most - 1 :]
+            connection.execute(_SESSIONS.delete().where(_SESSIONS.c.number.in_(over)))
+            connection.execute(_SESSIONS.insert().values(number=number, key=key, ends=ends))
+
+    def session(self, number: str) -> tuple[str, int] | None:
+        """Return the key of a session and when it ends, or None where it was ended."""
+        wanted = sql.select(_SESSIONS.c.key, _SESSIONS.c.ends).where(_SESSIONS.c.number == number)
+        with self._open() as connection:
+            found = connection.execute(wanted).one_or_none()
+        return None if found is None else (str(found[0]), int(found[1]))
+
+    def end_session(self, number: str) -> None:
+        with self._open() as connection:
+            connection.execute(_SESSIONS.delete().where(_SESSIONS.c.number == number))
+
     def known_head(self, ledger: str) -> str | None:
         """Return the last hash that a service of an earlier version saw of a ledger, or None."""
         with self._open() as connection:
@@ -267,6 +397,8 @@ class KeyStore:
         return TableWitness(self._open, name="the store of keys")
 
     def close(self) -> None:
+        with self._quick_lock:
+            self._forget_quick()
         self._engine.dispose()
         self._counting.dispose()
 
@@ -313,6 +445,23 @@ def hasher() -> "PasswordHasher":
     except ImportError as error:
         raise MissingExtra("Keys need argon2: pip install 'tellers[service]'") from error
     return PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
+
+
+def _matches(hashed: str, secret: str) -> bool:
+    from argon2.exceptions import VerificationError
+
+    try:
+        return hasher().verify(hashed, secret)
+    except VerificationError:
+        return False
+
+
+def _guess(secret: str) -> None:
+    """Take as long as for a known id, and leave the core to others before the next one."""
+    time.sleep(max(0.0, _guessing_from[0] - time.monotonic()))
+    begun = time.monotonic()
+    _matches(_stand_in(), secret)
+    _guessing_from[0] = begun + (time.monotonic() - begun) / _GUESS_SHARE
 
 
 @cache

@@ -1,11 +1,11 @@
 """The label service: a student's question becomes a question to the room, under the student's own key."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,24 @@ from ..ledger.base import AccountState, Entry
 from ..ledger.witness import Anchor
 from ..privacy.noise import Noise
 from ..privacy.release import Release
-from ..runs.room import Room
+from ..runs.room import Room, RoomQuestion
+from ._aside import Aside
 from ._ledger import AccountAnswer, account_name, budget_status, group_statuses
 from ._teachers import Served
+from ._verifying import LedgerCheck, Verdict
 
 _PATIENCE_SECONDS = 30.0
 _MOST_WAITING = 8
+
+
+class StudentQuestion(NamedTuple):
+    """A question of a student: rows, or ids of the pool, and what the student believes."""
+
+    student: str
+    key: str
+    rows: list[list[float]] | None = None
+    pool: list[int] | None = None
+    belief: list[list[float]] | None = None
 
 
 @dataclass(eq=False)
@@ -33,6 +45,8 @@ class LabelService:
     ledger: ChainedLedger
     noise: Noise
     unsealed: Callable[[BaseException], object] | None = None  # told why a cost did not reach the vault
+    verified: Callable[[Verdict], object] | None = None  # told what a verification found
+    closing: list[Callable[[], object]] = field(default_factory=list, repr=False)  # what ends before it does
     _guard: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _busy: dict[str, list[Any]] = field(default_factory=dict, repr=False)
 
@@ -47,6 +61,66 @@ class LabelService:
         self.price = self.room.price(1)
         plan = self.served.plan
         self.mechanism = self.served.mechanism if plan is None else plan.mechanism
+        self._asides: list[Aside] = []
+        self.check = LedgerCheck(self.ledger, self.new_aside(), told=self.verified)
+
+    def new_aside(self) -> Aside:
+        """Return a process that reads the ledger beside this one, until the service is closed."""
+        self._asides.append(Aside(self.ledger))
+        return self._asides[-1]
+
+    def ask_all(self, asked: "Sequence[StudentQuestion]") -> list[tuple[Release, bool] | Exception]:
+        """Answer several questions, the ledger's flushes shared; where one is not answered, say why.
+
+        The second of two with one key waits, and finds the answer of the first.
+        """
+        self.check.require()
+        found: list[Any] = [None] * len(asked)
+        new: list[tuple[int, RoomQuestion]] = []
+        with ExitStack() as stack:
+            held: dict[str, int] = {}
+            for at, one in enumerate(asked):
+                name = ledger_key(one.student, one.key)
+                if name not in held and stack.enter_context(self._alone(name, waits=False)):
+                    held[name] = at
+            events, view = self.ledger.recall(list(held))
+            for name, at in held.items():
+                if name in events:
+                    continue
+                one, account = asked[at], account_name(asked[at].student)
+                try:
+                    question = self.served.question(one.rows, one.pool)
+                    heard = self.served.belief(one.belief, len(question))
+                    new.append(
+                        (at, RoomQuestion(question, name, heard, account if account in view.sums else None))
+                    )
+                except Exception as error:
+                    found[at] = error
+            if new:
+                outcomes = self._asked_now([one for _, one in new])
+                for (at, _), outcome in zip(new, outcomes, strict=True):
+                    found[at] = outcome if isinstance(outcome, Exception) else (outcome, False)
+        for at, one in enumerate(asked):
+            if found[at] is None:  # asked before, or being asked
+                try:
+                    found[at] = self.ask(
+                        one.student, one.key, rows=one.rows, pool=one.pool, belief=one.belief
+                    )
+                except Exception as error:
+                    found[at] = error
+        return found
+
+    def _asked_now(self, new: list[RoomQuestion]) -> list[Release | Exception]:
+        try:
+            self._require_witness()
+        except Exception as error:
+            return [error] * len(new)
+        return self.room.ask_all(new)
+
+    def _require_witness(self) -> None:
+        """Refuse to ask what the witness cannot note."""
+        if isinstance(self.ledger.anchor, Anchor):
+            self.ledger.anchor.catch_up()
 
     def ask(
         self,
@@ -58,6 +132,7 @@ class LabelService:
         belief: list[list[float]] | None = None,
     ) -> tuple[Release, bool]:
         """Answer a student's question, and say whether it was answered under the same key before."""
+        self.check.require()
         question = self.served.question(rows, pool)
         heard = self.served.belief(belief, len(question))
         name = ledger_key(student, key)
@@ -65,8 +140,7 @@ class LabelService:
         with self._alone(name):
             asked = self.ledger.asked(name)
             if asked is None:
-                if isinstance(self.ledger.anchor, Anchor):
-                    self.ledger.anchor.catch_up()  # what the witness cannot note is not asked
+                self._require_witness()
                 is_replay, account = False, account_name(student)
                 pays = account if account in self.ledger.view().sums else None
             else:
@@ -118,7 +192,12 @@ class LabelService:
 
     def close(self) -> None:
         """Put what is left to put into the vault, and hand the ledger back."""
+        for act in self.closing:
+            act()
         self._sealing.shutdown(wait=True)
+        self.check.close()
+        for aside in self._asides:
+            aside.close()
         self.ledger.close()
 
     def _seal(self, work: Callable[[], None]) -> None:
@@ -132,7 +211,8 @@ class LabelService:
         self._sealing.submit(told)
 
     @contextmanager
-    def _alone(self, name: str) -> Iterator[None]:
+    def _alone(self, name: str, *, waits: bool = True) -> Iterator[bool]:
+        """Hold a question while it is answered; without waiting, say whether it is held."""
         with self._guard:
             busy = self._busy.setdefault(name, [threading.Lock(), 0])
             if busy[1] > _MOST_WAITING:
@@ -140,12 +220,14 @@ class LabelService:
                 raise Unsettled("The same question is being answered for others already. Try again.")
             busy[1] += 1
         try:
-            if not busy[0].acquire(timeout=_PATIENCE_SECONDS):
+            is_held = busy[0].acquire(timeout=_PATIENCE_SECONDS if waits else 0)
+            if waits and not is_held:
                 raise Unsettled("The same question is still being answered. Try the same key again.")
             try:
-                yield
+                yield is_held
             finally:
-                busy[0].release()
+                if is_held:
+                    busy[0].release()
         finally:
             with self._guard:
                 busy[1] -= 1

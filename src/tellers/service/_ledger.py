@@ -23,6 +23,7 @@ from ..privacy.rdp import RdpCurve
 from ..runs.personal.assignment import plan_from_dict
 from ..runs.personal.plan import PersonalPlan
 from ..runs.personal.variants import Vanishing
+from . import _verifying
 from ._keys import KeyStore
 from .settings import ServiceSettings
 
@@ -75,11 +76,9 @@ def queries_left(accountant: Accountant, spent: RdpCurve, price: RdpCurve) -> in
         return _most_affordable(accountant, spent, price)
     one = float(price.values[price.orders == accountant.held_at][0])
     ratio = accountant.value_left(spent) / one if one else math.inf
-    if not delta_of(price) and not delta_of(spent):
-        if ratio >= 2**20:
-            return int(min(ratio * (1 - 1e-9), MOST_QUERIES))
-        if 1e-9 < ratio % 1.0 < 1 - 1e-9:
-            return int(ratio)  # no rounding comes near a whole number
+    near = 1e-9 + 1e-12 * ratio
+    if ratio < MOST_QUERIES and near < ratio % 1.0 < 1 - near and not delta_of(price) and not delta_of(spent):
+        return int(ratio)  # no rounding comes near a whole number
     return _most_affordable(accountant, spent, price)
 
 
@@ -134,9 +133,13 @@ def open_anchors(
 
 
 def require_no_rollback(anchors: Sequence[Anchor], store: KeyStore, *, is_trusted: bool = False) -> None:
-    """Refuse a ledger that does not hold what its witnesses saw; from now on the last of them sees it all."""
+    """Refuse a ledger that does not hold what its witnesses saw; from now on the last of them sees it all.
+
+    One with few lines is verified now, a longer one while it is served.
+    """
     own = anchors[0]
-    own.ledger.verify()
+    if own.ledger.head.number < _verifying.FEW:
+        own.ledger.verify()
     known = None if own.is_known else store.known_head(own.place)
     try:
         if known is not None:

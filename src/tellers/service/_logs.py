@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import sys
 import traceback
 from collections.abc import Mapping
@@ -9,11 +10,15 @@ from typing import Any, TextIO
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from ._ledger import AccountAnswer
 
 # What may be logged is a short list: method, path template, status, key id, request id, duration. An
 # exception is logged by its kind and its place, since its words may quote rows or votes.
+
+WORKERS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable that names where the processes of a service keep their counts, where it has several."""
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 # What the web server and libraries say for themselves; everything below goes through one handler.
@@ -91,7 +96,7 @@ class Metrics:
             "tellers_refused_total", "Questions refused for want of budget.", registry=self.registry
         )
         self._gauges = {
-            name: Gauge(f"tellers_{name}", words, registry=self.registry)
+            name: Gauge(f"tellers_{name}", words, registry=self.registry, multiprocess_mode="mostrecent")
             for name, words in {
                 "epsilon": "The budget of the data.",
                 "epsilon_spent": "What was spent of it, reservations included; not of a clock.",
@@ -100,7 +105,13 @@ class Metrics:
             }.items()
         }
         self._groups = {
-            name: Gauge(f"tellers_group_{name}", words, ["group"], registry=self.registry)
+            name: Gauge(
+                f"tellers_group_{name}",
+                words,
+                ["group"],
+                registry=self.registry,
+                multiprocess_mode="mostrecent",
+            )
             for name, words in {
                 "epsilon": "The budget of a group of people.",
                 "epsilon_spent": "What was spent of it, reservations included.",
@@ -127,4 +138,8 @@ class Metrics:
         for account, group in (groups or {}).items():
             for name, gauge in self._groups.items():
                 gauge.labels(account.removeprefix("group/")).set(getattr(group, name))
-        return generate_latest(self.registry)
+        if WORKERS_FOLDER not in os.environ:
+            return generate_latest(self.registry)
+        together = CollectorRegistry()
+        MultiProcessCollector(together)  # type: ignore[no-untyped-call]
+        return generate_latest(together)

@@ -8,14 +8,15 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from limits import RateLimitItemPerMinute
 from limits.storage import MemoryStorage
 from limits.strategies import MovingWindowRateLimiter
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -96,20 +97,43 @@ class KeyMiddleware:
     """Lets nobody in without a key, except to the few paths that are open to everyone."""
 
     def __init__(
-        self, app: ASGIApp, *, authenticator: "Authenticator", is_open: Callable[[str], bool]
+        self,
+        app: ASGIApp,
+        *,
+        authenticator: "Authenticator",
+        is_open: Callable[[str], bool],
+        is_admitted_later: Callable[[Request], bool] = lambda _request: False,
     ) -> None:
         self.app, self.authenticator, self.is_open = app, authenticator, is_open
+        self.is_admitted_later = is_admitted_later
+        self._first_checks = CapacityLimiter(2 * _MOST_GUESSES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not self.is_open(scope["path"]):
             request = Request(scope)
             try:
-                # The store is a database, and a first check of a key is slow on purpose.
-                request.state.key = await run_in_threadpool(self.authenticator.admit, request)
+                request.state.key = await self._admit(request)
             except HttpProblem as problem:
-                await problem.response(scope["state"]["request_id"])(scope, receive, send)
+                response = problem.response(scope["state"]["request_id"])
+                if "key_id" not in scope["state"]:
+                    response.headers["Connection"] = "close"  # nothing more is read of a stranger
+                await response(scope, receive, send)
                 return
         await self.app(scope, receive, send)
+
+    async def _admit(self, request: Request) -> Key | None:
+        """Return the key of a request; None where it is known, and whoever answers admits it."""
+        token = token_of(request)
+        if not TOKEN.fullmatch(token):
+            return self.authenticator.admit(request)  # refuses, and asks nobody
+        number = self.authenticator.remembered(token)
+        if number and self.is_admitted_later(request):
+            request.state.token, request.state.key_id = token, number
+            return None
+        # The store is a database, and a first check of a key is slow on purpose: it waits for a place of its
+        # own, so that wrong keys take none from those whose key is known.
+        limiter = None if number else self._first_checks
+        return await run_sync(self.authenticator.admit, request, limiter=limiter)
 
 
 class BodyLimitMiddleware:
@@ -213,6 +237,17 @@ def _failed(raised: Exception) -> HttpProblem:
 
 _REMEMBERED_SECONDS = 60.0
 _MOST_REMEMBERED = 10_000
+_MOST_GUESSES = 8
+
+
+def _no_key(detail: str) -> HttpProblem:
+    return HttpProblem("no-key", detail, headers={"WWW-Authenticate": 'Bearer realm="tellers"'})
+
+
+def token_of(request: Request) -> str:
+    """Return what a request carries as its key, or nothing."""
+    words = request.headers.get("authorization", "").split(" ")
+    return words[1] if len(words) == 2 and words[0].lower() == "bearer" else ""
 
 
 @dataclass(eq=False)
@@ -229,6 +264,10 @@ class Authenticator:
     _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _seen: dict[bytes, tuple[str, float]] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    # Of unknown ids, so that the threads that check keys are never all taken by guesses.
+    _guesses: threading.BoundedSemaphore = field(
+        default_factory=lambda: threading.BoundedSemaphore(_MOST_GUESSES), repr=False
+    )
     # In this process: a stranger makes nobody write to a database, and no address is kept.
     _failed: MovingWindowRateLimiter = field(
         default_factory=lambda: MovingWindowRateLimiter(MemoryStorage()), repr=False
@@ -252,9 +291,7 @@ class Authenticator:
 
     def admit(self, request: Request) -> Key:
         """Return the key of a request, or refuse it: without a key that opens something, or too often."""
-        words = request.headers.get("authorization", "").split(" ")
-        token = words[1] if len(words) == 2 and words[0].lower() == "bearer" else ""
-        key = self.check(token, request.client.host if request.client else "nobody")
+        key = self.check(token_of(request), request.client.host if request.client else "nobody")
         request.state.key_id = key.id
         self.count(key)
         return key
@@ -262,19 +299,27 @@ class Authenticator:
     def check(self, token: str, address: str) -> Key:
         """Return the key of a token that opens something, or refuse whoever sent it from an address."""
         failures = self.limits.failures_per_minute
-        is_stranger = bool(token and failures) and not self._is_remembered(token)
+        is_stranger = bool(token) and not self.remembered(token)
         place = self._counted(token, address) if is_stranger else ()
-        if is_stranger and not self._failed.test(RateLimitItemPerMinute(failures), *place):
+        if is_stranger and failures and not self._failed.test(RateLimitItemPerMinute(failures), *place):
             reset = self._failed.get_window_stats(RateLimitItemPerMinute(failures), *place).reset_time
             wait = min(60, max(1, round(reset - time.time() + 0.5)))
             detail = f"{failures} wrong keys in a minute."
             raise HttpProblem("too-many", detail, headers={"Retry-After": str(wait)})
-        key = self.verify(token) if token else None
+        is_guess = is_stranger and len(place) == 1
+        if is_guess and not self._guesses.acquire(blocking=False):
+            raise HttpProblem("too-many", "Many unknown keys are checked now.", headers={"Retry-After": "1"})
+        try:
+            key = self.verify(token) if token else None
+        finally:
+            if is_guess:
+                self._guesses.release()
         if key is None:
             if token and failures:
                 self._failed.hit(RateLimitItemPerMinute(failures), *(place or self._counted(token, address)))
-            detail = "The key is not known, or was revoked." if token else "No key came with the request."
-            raise HttpProblem("no-key", detail, headers={"WWW-Authenticate": 'Bearer realm="tellers"'})
+            raise _no_key(
+                "The key is not known, or was revoked." if token else "No key came with the request."
+            )
         return key
 
     def count(self, key: Key) -> None:
@@ -282,8 +327,11 @@ class Authenticator:
         most = self.limits.requests_per_minute
         wait = self.store.hit(key.id, most=most) if most else 0
         if wait:
-            detail = f"A key may send {most} requests in a minute."
-            raise HttpProblem("too-many", detail, headers={"Retry-After": str(wait)})
+            raise self._too_many(wait)
+
+    def _too_many(self, wait: int) -> HttpProblem:
+        detail = f"A key may send {self.limits.requests_per_minute} requests in a minute."
+        return HttpProblem("too-many", detail, headers={"Retry-After": str(wait)})
 
     def _counted(self, token: str, address: str) -> tuple[str, ...]:
         """Return where a wrong key counts: who guesses must not shut out others behind the same proxy.
@@ -297,9 +345,33 @@ class Authenticator:
     def _mark(self, token: str) -> bytes:
         return hmac.digest(self._secret, token.encode(), hashlib.sha256)
 
-    def _is_remembered(self, token: str) -> bool:
+    def remembered(self, token: str) -> str:
+        """Return the id of the key of a token that was found valid within the last minute, or nothing."""
         with self._lock:
-            return self._seen.get(self._mark(token), ("", 0.0))[1] > self.clock()
+            number, until = self._seen.get(self._mark(token), ("", 0.0))
+        return number if until > self.clock() else ""
+
+    def admit_all(self, keys: "Sequence[Key | str]") -> list[Key | HttpProblem]:
+        """Return the keys of tokens that were found valid a moment ago, or why one is refused now.
+
+        What is a key already was admitted before.
+        """
+        waiting = {at: self.remembered(token) for at, token in enumerate(keys) if isinstance(token, str)}
+        found: list[Any] = list(keys)
+        known = self.store.admit_all(
+            [number for number in waiting.values() if number], most=self.limits.requests_per_minute
+        )
+        for at, number in waiting.items():
+            key, wait = known.pop(0) if number else (None, 0)
+            if key is None or key.is_revoked:
+                with self._lock:
+                    self._seen.pop(self._mark(str(keys[at])), None)
+                found[at] = _no_key("The key is not known, or was revoked.")
+            elif wait:
+                found[at] = self._too_many(wait)
+            else:
+                found[at] = key
+        return found
 
     def _remember(self, mark: bytes, number: str) -> None:
         now = self.clock()

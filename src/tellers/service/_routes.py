@@ -1,23 +1,31 @@
 """The HTTP API, version 1: strict pydantic models of requests and answers, and the routes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import json
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Body, Depends, Query, Request, Response, Security
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+from starlette.types import Receive, Scope, Send
 
-from ..errors import BudgetExhausted, KeyReused, LedgerConflict, Unsettled, Unwitnessed
+from ..errors import BudgetExhausted, KeyReused, Unsettled, Unwitnessed
+from ..ledger._state import View
 from ..ledger.base import Entry
 from ..privacy._price import epsilon_of
-from ..privacy.release import describe
+from ..privacy.release import Release, describe
+from ._batches import Batches
 from ._keys import Key, Role
-from ._labels import LabelService, silent_queries
+from ._labels import LabelService, StudentQuestion, silent_queries
 from ._ledger import AccountAnswer, account_name
 from ._logs import Metrics
+from ._middleware import Authenticator
 from ._problems import KINDS, MEDIA_TYPE, HttpProblem
 from ._teachers import NotAnswerable, Served
 
@@ -194,10 +202,17 @@ class ReleasesAnswer(BaseModel):
 class VerifyAnswer(BaseModel):
     """Whether the chain of hashes of the ledger holds together."""
 
-    intact: bool
+    intact: bool | None = Field(
+        description="Null while it is being verified, which takes minutes where it is long: ask again."
+    )
     head: str | None = Field(description="The last hash: note it elsewhere, and compare.")
-    n_entries: int
-    detail: str | None = Field(default=None, description="What is wrong, where something is.")
+    n_entries: int = Field(description="How many questions were verified.")
+    n_checked: int = Field(default=0, description="How many lines are checked.")
+    n_lines: int = Field(default=0, description="Of how many.")
+    since: datetime | None = Field(
+        default=None, description="When the reading of all lines began; what is newer was read after it."
+    )
+    detail: str | None = Field(default=None, description="What is wrong, or what is missing yet.")
 
 
 class HealthAnswer(BaseModel):
@@ -223,11 +238,14 @@ class ProblemAnswer(BaseModel):
 
 _BEARER = HTTPBearer(auto_error=False, description="A key made by `tellers keys create`: tlr_...")
 _MOST_RELEASES = 1000
+_VERIFY_SECONDS = 5.0
 
 
-def make_router(service: LabelService, metrics: Metrics, *, max_batch: int) -> APIRouter:
+def make_router(
+    service: LabelService, authenticator: Authenticator, metrics: Metrics, *, max_batch: int
+) -> APIRouter:
     router = APIRouter()
-    add_label_route(router, service, metrics, max_batch=max_batch)
+    add_label_route(router, service, authenticator, metrics, max_batch=max_batch)
     add_ledger_routes(router, service)
     add_monitoring_routes(router, service, metrics)
     return router
@@ -239,11 +257,15 @@ def role(*roles: Role) -> Callable[..., Awaitable[Key]]:
     async def allowed(request: Request, _scheme: Annotated[Any, Security(_BEARER)] = None) -> Key:
         key: Key = request.state.key
         if key.role not in roles:
-            wanted = " or ".join(roles)
-            raise HttpProblem("wrong-role", f"Expected a key of role {wanted}, got one of role {key.role}.")
+            raise wrong_role(key, *roles)
         return key
 
     return allowed
+
+
+def wrong_role(key: Key, *roles: Role) -> HttpProblem:
+    wanted = " or ".join(roles)
+    return HttpProblem("wrong-role", f"Expected a key of role {wanted}, got one of role {key.role}.")
 
 
 def problems(*kinds: str) -> dict[int | str, dict[str, Any]]:
@@ -267,64 +289,101 @@ _WHERE_BUDGET_IS_SPENT = (
 _EVERYWHERE = ("bad-request", "no-key", "wrong-role", "too-many", "internal", "unavailable")
 
 
-def add_label_route(router: APIRouter, service: LabelService, metrics: Metrics, *, max_batch: int) -> None:
+def add_label_route(
+    router: APIRouter,
+    service: LabelService,
+    authenticator: Authenticator,
+    metrics: Metrics,
+    *,
+    max_batch: int,
+) -> None:
     model: Any = question_model(service.served, max_batch=max_batch)
-    given = answer_model(service.served)
+    shape = answer_model(service.served)
 
     delta, names = service.served.budget.delta, list(service.served.label_names)
     named = {"names": names} if service.served.n_labels else {}
+
+    class LabelRoute(APIRoute):
+        """Answers without what FastAPI works out for each request anew: it is most of what one costs."""
+
+        async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["method"] not in (self.methods or ()):
+                await super().handle(scope, receive, send)
+                return
+            request = Request(scope, receive)
+            token = scope["state"].get("token")
+            key = await asker(request) if token is None else token
+            try:
+                response = await ask(_question(model, await request.body()), key)
+            except HttpProblem as problem:
+                if problem.kind == "no-key":  # it was revoked since it was last looked at
+                    scope["state"].pop("key_id", None)
+                raise
+            await response(scope, receive, send)
+
+    asker = role("student")
+    router.route_class = LabelRoute
 
     @router.post(
         "/v1/labels",
         operation_id="ask",
         summary="Ask for labels",
-        response_model=given,
+        response_model=shape,
         responses=problems(*_EVERYWHERE, *_WHERE_BUDGET_IS_SPENT),
     )
     async def ask(
         question: Annotated[model, Body(openapi_examples=_examples(service))],
-        key: Annotated[Key, Depends(role("student"))],
+        key: Annotated[Key, Depends(asker)],
     ) -> Response:
         """Ask the teachers for labels of a batch.
 
         The price is on the books before the teachers are asked. Asked again under the same idempotency key,
         the same question is answered as before and costs nothing, so it is always safe to try again.
         """
-        return Response(await in_thread(answered, question, key), media_type="application/json")
+        return Response(await asking(question, key), media_type="application/json")
 
-    def answered(question: Any, key: Key) -> bytes:
-        try:
-            release, is_replay = service.ask(
-                key.name, question.idempotency_key, rows=question.given("rows"), pool=question.given("pool"),
-                belief=question.given("student"),
-            )  # fmt: skip
-        except BudgetExhausted as error:
-            metrics.count_refused()
-            raise _exhausted(service, key.name, error) from None
-        except NotAnswerable as error:
-            raise HttpProblem("invalid", str(error)) from None
-        except Unsettled:
-            detail = f"Idempotency key {question.idempotency_key} was charged and has no answer."
-            raise HttpProblem("unsettled", detail, headers={"Retry-After": "2"}) from None
-        except KeyReused:  # any other conflict is with the books, and the operator's business
-            detail = f"Idempotency key {question.idempotency_key} was used for another question before."
-            raise HttpProblem("key-reused", detail) from None
-        except Unwitnessed:
-            detail = (
-                "The witness of the ledger does not answer. What is on the books is told once it knows of "
-                "it, under the same idempotency key; nothing else is charged meanwhile."
-            )
-            raise HttpProblem("unavailable", detail, headers={"Retry-After": "2"}) from None
-        except TimeoutError:
-            detail = "The ledger is busy. Nothing was charged for a question that was not on the books."
-            raise HttpProblem("unavailable", detail, headers={"Retry-After": "2"}) from None
+    router.route_class = APIRoute
+
+    # Where teachers take their time, each question has a thread; votes are looked up, all that wait together.
+    batches: Batches[tuple[Any, Key | str], bytes] = Batches(lambda asked: answered(asked))
+    service.closing.append(batches.close)
+
+    async def asking(question: Any, key: Key | str) -> bytes:
+        if service.served.is_quick:
+            return await batches.wait_for((question, key))
+        return await in_thread(lambda: _the_one(answered([(question, key)])))
+
+    def answered(asked: Sequence[tuple[Any, Key | str]]) -> list[bytes | Exception]:
+        found: list[bytes | Exception] = []
+        able: list[tuple[int, str]] = []
+        questions: list[StudentQuestion] = []
+        for (question, _), key in zip(asked, authenticator.admit_all([key for _, key in asked]), strict=True):
+            if isinstance(key, Key) and key.role == "student":
+                able.append((len(found), key.name))
+                given = [question.given(name) for name in ("rows", "pool", "student")]
+                questions.append(StudentQuestion(key.name, question.idempotency_key, *given))
+            found.append(wrong_role(key, "student") if isinstance(key, Key) else key)
+        outcomes = service.ask_all(questions)
+        # What was written just now is in what this program saw last.
+        is_new = not any(isinstance(one, Exception) or one[1] for one in outcomes)
+        view = service.ledger.newest if is_new else service.ledger.view()
+        left = service.budget_status(view)
+        for (at, student), outcome in zip(able, outcomes, strict=True):
+            key = asked[at][0].idempotency_key
+            if isinstance(outcome, Exception):
+                found[at] = _as_told(service, metrics, student, key, outcome)
+            else:
+                found[at] = answer(key, student, *outcome, view=view, left=left)
+        return found
+
+    def answer(
+        key: str, student: str, release: Release, is_replay: bool, *, view: View, left: AccountAnswer
+    ) -> bytes:
         if not is_replay:
             n_silent = int((release.labels < 0).sum())
             metrics.count_labels(n_answered=release.labels.size - n_silent, n_silent=n_silent)
-        # What was written just now is in what this program saw last.
-        view = service.ledger.view() if is_replay else service.ledger.newest
-        told = given(
-            idempotency_key=question.idempotency_key,
+        told = shape(
+            idempotency_key=key,
             labels=release.labels.tolist(),
             silent=(release.labels < 0).tolist(),
             by_teachers=np.asarray(release.answered).tolist(),
@@ -333,11 +392,67 @@ def add_label_route(router: APIRouter, service: LabelService, metrics: Metrics, 
             charge=ChargeAnswer(
                 epsilon=epsilon_of(release.cost.worst, delta), delta=delta, n_queries=len(release)
             ),
-            left=service.budget_status(view),
-            own=service.own(key.name, view),
+            left=left,
+            own=service.own(student, view),
             **named,
         )
         return told.model_dump_json().encode()
+
+
+def _as_told(service: LabelService, metrics: Metrics, student: str, key: str, error: Exception) -> Exception:
+    """Return what a student is told of a question that was not answered; other errors are the operator's."""
+    soon = {"Retry-After": "2"}
+    match error:
+        case BudgetExhausted():
+            metrics.count_refused()
+            return _exhausted(service, student, error)
+        case NotAnswerable():
+            return HttpProblem("invalid", str(error))
+        case Unsettled():
+            detail = f"Idempotency key {key} was charged and has no answer."
+            return HttpProblem("unsettled", detail, headers=soon)
+        case KeyReused():  # any other conflict is with the books, and the operator's business
+            detail = f"Idempotency key {key} was used for another question before."
+            return HttpProblem("key-reused", detail)
+        case Unwitnessed():
+            detail = (
+                "The witness of the ledger does not answer. What is on the books is told once it knows of "
+                "it, under the same idempotency key; nothing else is charged meanwhile."
+            )
+            return HttpProblem("unavailable", detail, headers=soon)
+        case TimeoutError():
+            detail = "The ledger is busy. Nothing was charged for a question that was not on the books."
+            return HttpProblem("unavailable", detail, headers=soon)
+    return error
+
+
+def _the_one(found: Sequence[bytes | Exception]) -> bytes:
+    (one,) = found
+    if isinstance(one, Exception):
+        raise one
+    return one
+
+
+def _question(model: type[LabelRequest], body: bytes) -> LabelRequest:
+    if not body:
+        raise RequestValidationError([{"type": "missing", "loc": ("body",), "msg": "Field required"}])
+    try:
+        try:
+            return model.model_validate_json(body)
+        except ValidationError as error:
+            if error.errors()[0]["type"] != "json_invalid":
+                raise
+            # Half a character, say, is JSON to others, and then no key.
+            try:
+                value = json.loads(body)
+            except (ValueError, RecursionError):
+                raise error from None
+            return model.model_validate(value)
+    except ValidationError as error:
+        mistakes = error.errors(include_url=False, include_context=False, include_input=False)
+        raise RequestValidationError(
+            [{**mistake, "loc": ("body", *mistake["loc"])} for mistake in mistakes]
+        ) from None
 
 
 _ASKING = ThreadPoolExecutor(64, thread_name_prefix="asking")
@@ -402,14 +517,26 @@ def add_ledger_routes(router: APIRouter, service: LabelService) -> None:
         "/v1/ledger/verify", operation_id="verify", summary="Verify the ledger",
         responses=problems(*_EVERYWHERE),
     )  # fmt: skip
-    def verify(_key: Annotated[Key, Depends(role("operator", "auditor"))]) -> VerifyAnswer:
-        """Read the whole ledger again and check every hash."""
-        try:
-            head = service.ledger.verify()
-            return VerifyAnswer(intact=True, head=head, n_entries=len(service.ledger.entries()))
-        except LedgerConflict:
+    async def verify(_key: Annotated[Key, Depends(role("operator", "auditor"))]) -> VerifyAnswer:
+        """Read the whole ledger and check every hash, beside those who ask for labels.
+
+        What takes longer than some seconds goes on by itself, and the next request tells more. Of a long
+        ledger all lines are read once an hour at most, and else those that are new.
+        """
+        found = await service.check.wait(_VERIFY_SECONDS)
+        if found is None:
+            checked, lines = service.check.progress or (0, 0)
+            words = f"{checked} of {lines} lines are checked so far. It goes on: ask again."
+            return VerifyAnswer(
+                intact=None, head=None, n_entries=0, n_checked=checked, n_lines=lines, detail=words
+            )
+        if not found.is_intact:
             words = "The chain of hashes is broken, or the file was changed. Restore it from a backup."
             return VerifyAnswer(intact=False, head=None, n_entries=0, detail=words)
+        return VerifyAnswer(
+            intact=True, head=found.head, n_entries=found.n_entries, n_checked=found.n_lines,
+            n_lines=found.n_lines, since=found.since,
+        )  # fmt: skip
 
 
 def add_monitoring_routes(router: APIRouter, service: LabelService, metrics: Metrics) -> None:

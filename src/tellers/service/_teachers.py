@@ -71,6 +71,11 @@ class Served:
         return price_of(self.mechanism, Unit(), **self.counts)
 
     @property
+    def is_quick(self) -> bool:
+        """Return whether votes are there to be looked up, and no teacher has to be asked."""
+        return self.ids is not None or not self.n_features
+
+    @property
     def counts(self) -> dict[str, Any]:
         """Return the numbers of teachers and classes that prices go by."""
         return {"n_teachers": self.n_teachers, **({"n_classes": self.n_classes} if self.n_classes else {})}

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from .. import __version__
 from ..errors import LedgerConflict
 from ..privacy import noise
+from . import _verifying
 from ._keys import KeyStore
 from ._labels import LabelService
 from ._ledger import (
@@ -29,6 +30,7 @@ from ._middleware import Authenticator, BodyLimitMiddleware, KeyMiddleware, LogM
 from ._problems import HttpProblem, as_problem
 from ._routes import make_router
 from ._teachers import open_served
+from ._verifying import LedgerBroken, Verdict
 from .dashboard._pages import add_dashboard, is_page
 from .settings import ServiceSettings
 
@@ -61,11 +63,13 @@ def create_app(
     wait: float = 0.0,
     waiting: Callable[[str, float], object] | None = None,
     trust_ledger: bool = False,
+    secret: bytes = b"",
 ) -> FastAPI:
     """Return the service as an ASGI application; its ledger and its keys are opened now.
 
     Databases that do not answer are waited for, up to `wait` seconds each; `waiting`, or the log, is told.
-    A ledger that does not hold what its witness saw is refused, unless it is trusted for this once.
+    A ledger that does not hold what its witness saw is refused, unless it is trusted for this once. `secret`
+    signs the sessions of the dashboard where several processes share them.
 
     Guarantee: no label leaves before its price is on the books, whoever asks at the same time.
     Assumes:   `settings` name teachers of one partition, and rows that are asked are public.
@@ -106,8 +110,9 @@ def create_app(
         raise
     # Of an error its kind and place: its words may quote a cost.
     labels = LabelService(
-        served, ledger, noise.secure(), lambda error: log.error("not in the vault", **describe_error(error))
-    )
+        served, ledger, noise.secure(), lambda error: log.error("not in the vault", **describe_error(error)),
+        _verified(log),
+    )  # fmt: skip
     service = Service(settings, labels, Authenticator(store, settings.limits), Metrics(), log)
 
     @asynccontextmanager
@@ -120,6 +125,8 @@ def create_app(
                else {"epsilon_spent": left.epsilon_spent}),
             n_groups=len(labels.groups()),
         )  # fmt: skip
+        if ledger.newest.head.number >= _verifying.FEW:
+            labels.check.start(persists=True)
         yield
         for anchor in anchors:
             with suppress(OSError, LedgerConflict):  # what is away now is looked at when the next one starts
@@ -133,14 +140,19 @@ def create_app(
         redoc_url=None, openapi_url=None, redirect_slashes=False,
     )  # fmt: skip
     app.state.service = service
-    app.include_router(make_router(labels, service.metrics, max_batch=settings.limits.max_batch))
+    app.include_router(
+        make_router(labels, service.authenticator, service.metrics, max_batch=settings.limits.max_batch)
+    )
     app.add_api_route("/v1/openapi.json", _describe, include_in_schema=False)
-    add_dashboard(app, labels, service.authenticator, settings=settings, log=log)
+    add_dashboard(app, labels, service.authenticator, settings=settings, log=log, secret=secret)
     app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(LedgerBroken, _broken)
     app.add_exception_handler(RequestValidationError, _invalid)
     # The last one added is the outermost.
     app.add_middleware(BodyLimitMiddleware, limits=settings.limits, is_form=is_page)
-    app.add_middleware(KeyMiddleware, authenticator=service.authenticator, is_open=_is_open)
+    app.add_middleware(
+        KeyMiddleware, authenticator=service.authenticator, is_open=_is_open, is_admitted_later=_is_question
+    )
     app.add_middleware(LogMiddleware, log=log, metrics=service.metrics, is_tls=settings.server.is_tls)
     return app
 
@@ -152,6 +164,20 @@ def _waiting(log: Any) -> Callable[[str, float], object]:
         if last.get(database, left + _SAID_EVERY) - left >= _SAID_EVERY:
             last[database] = left
             log.warning("waiting for a database", database=database, seconds_left=round(left, 1))
+
+    return say
+
+
+def _is_question(request: Request) -> bool:
+    return request.method == "POST" and request.url.path == "/v1/labels"
+
+
+def _verified(log: Any) -> Callable[[Verdict], object]:
+    def say(verdict: Verdict) -> None:
+        if verdict.is_intact:
+            log.info("ledger verified", intact=True, lines=verdict.n_lines)
+        else:
+            log.error("the ledger is broken: no labels are given", intact=False)
 
     return say
 
@@ -184,6 +210,14 @@ def describe_api(app: FastAPI) -> dict[str, Any]:
                     del operation["responses"]["422"]
         app.openapi_schema = schema
     return app.openapi_schema
+
+
+async def _broken(request: Request, _error: Exception) -> Response:
+    words = (
+        "The ledger does not hold together: lines were changed or are missing. Nothing was charged. Only the "
+        "operator can help, who restores it from a backup."
+    )
+    return HttpProblem("unavailable", words).response(request.state.request_id)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

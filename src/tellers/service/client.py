@@ -208,6 +208,12 @@ class Client:
             try:
                 response = self._http.request(method, path, **given)
             except httpx.RequestError as error:
+                if (reason := _mistrust(error)) is not None:
+                    raise ServiceError(
+                        f"The certificate of {self.url} is not trusted ({reason}). No key was sent. Is it of "
+                        "the operator's own making? Then get it from the operator, and name it: tellers ask "
+                        "--ca FILE, or verify= in Python."
+                    ) from error
                 if is_last:
                     raise ServiceError(
                         f"No answer from {self.url} ({type(error).__name__}). Is the address right, and is "
@@ -222,6 +228,15 @@ class Client:
                 raise _refusal(response.status_code, said)
             self.sleep(_wait(attempt, response.headers.get("Retry-After", "")))
         raise AssertionError("the last attempt returns or raises")
+
+
+def _mistrust(error: BaseException | None) -> str | None:
+    """Return why a certificate was not trusted, where that is what an error comes from."""
+    import ssl
+
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return None if error is None else error.verify_message.rstrip(".")
 
 
 def _parts(url: str) -> SplitResult:

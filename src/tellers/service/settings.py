@@ -193,7 +193,7 @@ class KeysConfig(Options, title="keys"):
 
 
 class LimitsConfig(Options, title="limits"):
-    """What one request, and one key, may ask for.
+    """What one request, one key and one address may ask for, and how many may connect.
 
     >>> LimitsConfig().max_batch
     1000
@@ -210,6 +210,17 @@ class LimitsConfig(Options, title="limits"):
     failures_per_minute: int = option(
         60,
         "Wrong keys from one address in any minute before it is refused, by each service; 0 = no limit.",
+        ge=0,
+    )
+    max_connections: int = option(
+        1000,
+        "Connections at once; for one more, the oldest that has not shown a valid key is closed. Fewer where "
+        "the system allows fewer open files.",
+        ge=8,
+    )
+    connections_per_address: int = option(
+        200,
+        "Of them, without a valid key, from one address (of IPv6 a /64); 0 = no limit, as behind a proxy.",
         ge=0,
     )
 
@@ -232,6 +243,13 @@ class ServerConfig(Options, title="server"):
     )
     log_level: Literal["debug", "info", "warning", "error"] = option("info", "debug, info, warning or error.")
     session_minutes: int = option(30, "How long a sign-in to the dashboard lasts.", ge=1, le=1440)
+    workers: int = option(
+        1,
+        "Processes that answer, one per core at the most: what the service spends on a question is then "
+        "spread over them. They share ledger, keys and address.",
+        ge=1,
+        le=64,
+    )
     shutdown_seconds: int = option(
         30, "How long requests in flight may take at the end; 0 = as long as they need.", ge=0
     )

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 
 from ..base import Head
-from ..witness import Seen, require_known, require_noted, sample
+from ..witness import Seen, now, require_known, require_noted, sample
 from .connection import make_engine, parse_url, shown
 
 TABLE = sa.Table(
@@ -44,6 +44,7 @@ class TableWitness:
         with self._begin() as connection:
             if connection.execute(_NOTE, {**row, "slot": 0}).rowcount:
                 connection.execute(_NOTE, [{**row, "slot": slot} for slot in (sample(), _FIRST)])
+                return Seen(*head, now())
             known = self._newest(connection, ledger)[0]
             require_noted(ledger, head, known)
             return known

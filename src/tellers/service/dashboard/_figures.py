@@ -5,8 +5,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
@@ -14,14 +14,15 @@ import numpy as np
 from ...accounting.costs import independent_cost
 from ...accounting.plan import Consensus, expected_of
 from ...errors import LedgerConflict
-from ...ledger._chain import ChainedLedger
+from ...ledger._chain import ChainedLedger, accounts_of
 from ...ledger.base import Entry
 from ...privacy._price import epsilon_of
 from ...privacy.budget import Accountant
 from ...privacy.rdp import RdpCurve
-from .._labels import LabelService, owner, silent_queries
+from .._labels import LabelService, owner
 from .._ledger import AccountAnswer, queries_left
 from .._teachers import Served
+from ._sums import AccountHistory, BookSums, OutcomeCounts, Points, accountants, add_up, outcomes_of
 
 # --- Drawings ---
 
@@ -40,7 +41,7 @@ def ticks(most: float, n: int) -> list[float]:
     return [round(step * i, 10) for i in range(int(most / step + 1e-9) + 1)]
 
 
-def placed(points: "Points", budget: float, box: tuple[float, float, float, float]) -> "list[Place]":
+def placed(points: Points, budget: float, box: tuple[float, float, float, float]) -> "list[Place]":
     """Return where (queries, epsilon left) lie in a box, given by its left, top, width and height."""
     left, top, wide, tall = box
     most = max(1, points[-1][0])
@@ -147,69 +148,14 @@ def n_labels(
     return int(share * accountant.n_affordable(check + answer, _MOST_LABELS, spent_after=spent_after))
 
 
-# --- Verification ---
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a verification found, and when."""
-
-    when: datetime
-    is_intact: bool
-    head: str
-    n_entries: int
-
-
-@dataclass(eq=False)
-class LedgerCheck:
-    """Verifies a ledger, one at a time, and keeps the last verdict.
-
-    The head that the last one found must still be in the chain.
-    """
-
-    ledger: ChainedLedger
-    last: Verdict | None = None
-    _head: str | None = field(default=None, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-    def verify(self) -> Verdict:
-        """Read all of the books again, check every hash, and that nothing is gone since the last time."""
-        with self._lock:
-            try:
-                head = self.ledger.verify(self._head)
-                verdict = Verdict(datetime.now(UTC), True, head, len(self.ledger.entries()))
-                self._head = head
-            except LedgerConflict:
-                verdict = Verdict(datetime.now(UTC), False, "", 0)
-            self.last = verdict
-        return verdict
-
-
 # --- Snapshots ---
 
-Points = list[tuple[int, float]]
 Place = tuple[float, float]
 
-_MOST_POINTS = 80
 _AGE_SECONDS = 1.0
 # Reading the books takes turns with those who ask: watching them may take a twentieth of the time.
 _PATIENCE = 20.0
-
-
-class OutcomeCounts(NamedTuple):
-    """What became of queries: a label of the teachers, the student's own back, silence, or no answer."""
-
-    n_answered: int = 0
-    n_student: int = 0
-    n_silent: int = 0
-    n_lost: int = 0
-
-    @property
-    def n_queries(self) -> int:
-        return sum(self)
-
-    def share(self, n: int) -> float:
-        return 100.0 * n / self.n_queries if self.n_queries else 0.0
+_MOST_AT_ONCE = 2_000  # questions, a tenth of a second
 
 
 @dataclass(frozen=True)
@@ -261,14 +207,18 @@ class QuestionRow:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The books as they were a moment ago."""
+    """The books as they were a moment ago; `n_counted` questions are in the sums of `n_questions`."""
 
     data: BudgetView
     accounts: dict[str, BudgetView]
-    entries: list[Entry]
+    n_questions: int
+    n_counted: int
+    n_unsettled: int
     delta: float
     spent: RdpCurve
+    ledger: ChainedLedger
     people: Mapping[str, int] = field(default_factory=dict)
+    recent: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
     def groups(self) -> list[tuple[BudgetView, int]]:
@@ -280,20 +230,22 @@ class Snapshot:
         """Return the accounts that are nobody's but students'."""
         return [account for name, account in self.accounts.items() if name not in self.people]
 
-    def questions(self, first: int, n: int, *, account: str | None = None) -> list[QuestionRow]:
-        """Return some questions, the newest first, or those that one account paid for."""
-        numbers = [
-            number
-            for number in range(len(self.entries) - 1, -1, -1)
-            if account is None or account in self.entries[number].also
+    def questions(self, first: int, n: int) -> list[QuestionRow]:
+        """Return some questions, the newest first."""
+        end = max(0, self.n_questions - first)
+        start = max(0, end - n)
+        page = self.ledger.entries(after=start, limit=end - start)
+        return [self._question(start + at, entry) for at, entry in enumerate(page)][::-1]
+
+    def paid_by(self, account: str) -> list[QuestionRow]:
+        """Return the last questions that an account paid for, the newest first."""
+        return [
+            self._question(number, entry)
+            for number in reversed(self.recent.get(account, ()))
+            for entry in self.ledger.entries(after=number, limit=1)
         ]
-        return [self._question(number) for number in numbers[first : first + n]]
 
-    def n_questions(self, account: str | None = None) -> int:
-        return sum(account is None or account in entry.also for entry in self.entries)
-
-    def _question(self, number: int) -> QuestionRow:
-        entry = self.entries[number]
+    def _question(self, number: int, entry: Entry) -> QuestionRow:
         student, key = owner(entry.key)
         epsilon = epsilon_of(entry.charged, self.delta)
         return QuestionRow(number, student, key, outcomes_of(entry), entry.is_settled, epsilon)
@@ -301,7 +253,11 @@ class Snapshot:
 
 @dataclass(eq=False)
 class SnapshotCache:
-    """Reads the books for everyone who looks, no more often than they can bear."""
+    """Adds up the books for everyone who looks, no more often than they can bear.
+
+    What is new since the last time is read at once where it is little, and else in a process of its own;
+    until that is done the sums are of the questions that it came to.
+    """
 
     service: LabelService
     clock: Callable[[], float] = time.monotonic
@@ -309,79 +265,61 @@ class SnapshotCache:
     _last: Snapshot | None = field(default=None, repr=False)
     _until: float = field(default=0.0, repr=False)
 
+    def __post_init__(self) -> None:
+        self._sums = BookSums(self.service.accountant.clock is not None)
+        self._aside = self.service.new_aside()
+        self._counting: threading.Thread | None = None
+        self._broken: LedgerConflict | None = None  # what was found while it was counted
+
     def snapshot(self) -> Snapshot:
         """Return the books as they are, or were a moment ago."""
         with self._lock:
             start = self.clock()
             if self._last is None or start >= self._until:
-                self._last = take_snapshot(self.service)
+                self._last = self._taken()
                 now = self.clock()
                 self._until = now + max(_AGE_SECONDS, _PATIENCE * (now - start))
             return self._last
 
-
-def take_snapshot(service: LabelService) -> Snapshot:
-    entries, states = service.ledger.entries(), service.ledger.accounts()
-    paid: dict[str, list[Entry]] = {name: [] for name in sorted(states)}
-    for entry in entries:
-        for name in entry.also:
-            paid.setdefault(name, []).append(entry)
-    accounts, paying, plan = {}, service.groups(), service.served.plan
-    for name, mine in paid.items():
-        # Accounts are never closed; one that is younger than this list of them is there the next time.
-        if name in states:
-            costs = [entry.also[name].charged for entry in mine]
-            n_asked = [n_queries(entry) for entry in mine]
-            burn = burn_down(states[name].accountant, costs, n_queries=n_asked)
-            accounts[name] = BudgetView(
-                name, paying.get(name) or service.account_status(states[name]), total(mine), burn
+    def _taken(self) -> Snapshot:
+        broken, self._broken = self._broken, None
+        if broken is not None:
+            raise broken
+        service, view = self.service, self.service.ledger.view()
+        if self._counting is None or not self._counting.is_alive():
+            if view.n_questions - self._sums.n_read <= _MOST_AT_ONCE:
+                self._sums.read(service.ledger, most=_MOST_AT_ONCE)
+            else:
+                given = (deepcopy(self._sums),)  # pages go on to be drawn from these
+                self._counting = threading.Thread(
+                    target=self._count, args=given, name="counting", daemon=True
+                )
+                self._counting.start()
+        sums, states, plan = self._sums, accounts_of(view), service.served.plan
+        burns = sums.burns(accountants(service.accountant, states))
+        paying, nothing = service.groups(view), AccountHistory()
+        accounts = {
+            name: BudgetView(
+                name, paying.get(name) or service.account_status(states[name]),
+                sums.accounts.get(name, nothing).outcomes, burns[name],
             )
-    costs = [entry.charged for entry in entries]
-    burn = burn_down(service.accountant, costs, n_queries=[n_queries(entry) for entry in entries])
-    data = BudgetView("", service.budget_status(), total(entries), burn)
-    people = {} if plan is None else {group.account: group.n_persons for group in plan.groups}
-    return Snapshot(data, accounts, entries, service.served.budget.delta, service.ledger.spent, people)
+            for name in sorted(states)
+        }  # fmt: skip
+        data = BudgetView("", service.budget_status(view), sums.accounts[None].outcomes, burns[None])
+        return Snapshot(
+            data, accounts, max(view.n_questions, sums.n_read), sums.n_read,
+            view.n_questions - view.n_settled, service.served.budget.delta, view.sums[None].spent,
+            service.ledger, {} if plan is None else {group.account: group.n_persons for group in plan.groups},
+            {name: tuple(one.recent) for name, one in sums.accounts.items() if name is not None},
+        )  # fmt: skip
 
-
-def burn_down(accountant: Accountant, costs: Sequence[RdpCurve], *, n_queries: Sequence[int]) -> Points:
-    """Return how much epsilon was left after how many queries, at no more points than a page can show.
-
-    Of a clock it is how many percent were left.
-    """
-    epsilon, on_clock = accountant.budget.epsilon, accountant.clock is not None
-    points = [(0, 100.0 if on_clock else epsilon)]
-    if not costs:
-        return points
-    shown = {round(place) for place in np.linspace(0, len(costs) - 1, min(len(costs), _MOST_POINTS))}
-    spent, asked, total = np.zeros_like(costs[0].values), 0, RdpCurve.zero(costs[0].orders)
-    for number, cost in enumerate(costs):
-        if on_clock:
-            total, asked = total + cost, asked + n_queries[number]
-            if number in shown:
-                points.append((asked, 100.0 * accountant.left(total)))
-            continue
-        spent, asked = spent + cost.values, asked + n_queries[number]
-        if number in shown:
-            left = epsilon - accountant.epsilon(RdpCurve(cost.orders, spent))
-            points.append((asked, max(0.0, left)))
-    return points
-
-
-def outcomes_of(entry: Entry) -> OutcomeCounts:
-    release = entry.release
-    if release is None:
-        return OutcomeCounts(n_lost=n_queries(entry))
-    silent, told = silent_queries(release), release.answered & (release.labels >= 0)
-    if told.ndim > 1:  # a row of labels is answered where one of them was told
-        told = told.any(axis=1)
-    n_silent, n_answered = int(silent.sum()), int(told.sum())
-    return OutcomeCounts(n_answered, len(release) - n_silent - n_answered, n_silent)
-
-
-def total(entries: Sequence[Entry]) -> OutcomeCounts:
-    return OutcomeCounts(*map(sum, zip(OutcomeCounts(), *map(outcomes_of, entries), strict=True)))
-
-
-def n_queries(entry: Entry) -> int:
-    said = entry.event.get("n_queries")
-    return int(said) if said is not None else 1 if entry.release is None else len(entry.release)
+    def _count(self, sums: BookSums) -> None:
+        """Read what is new in a process of its own; where it fails, the next who looks begins again there."""
+        try:
+            for found in self._aside.do(add_up, sums):
+                self._sums = found
+        except LedgerConflict as broken:
+            self._broken = broken
+        except (OSError, RuntimeError):
+            pass
+        self._aside.end()  # what it holds is here

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -20,8 +21,9 @@ from .._logs import describe_error
 from .._middleware import Authenticator
 from .._problems import KINDS, HttpProblem
 from ..settings import ServiceSettings
-from ._figures import Forecast, LedgerCheck, SnapshotCache, placed, step_path, ticks
+from ._figures import Forecast, SnapshotCache, placed, step_path, ticks
 from ._sessions import NotOurForm, NotSignedIn, PageVisit, SessionGate, Sessions, read_form
+from ._sums import N_RECENT
 
 # --- Rendering ---
 
@@ -111,9 +113,10 @@ def _points(points: list[tuple[int, float]]) -> str:
 
 # --- Pages ---
 
-_N_ON_A_PAGE = 25
+_N_ON_A_PAGE = N_RECENT
 _N_RECENT = 8
 _MOST_PAGES = 10**9
+_SECONDS_TO_END = 3.0
 _NOTES = {
     "ended": "Your session is over. Sign in again.",
     "revoked": "The key you were signed in with was revoked.",
@@ -129,13 +132,19 @@ def is_page(path: str) -> bool:
 
 
 def add_dashboard(
-    app: FastAPI, service: LabelService, authenticator: Authenticator, *, settings: ServiceSettings, log: Any
+    app: FastAPI,
+    service: LabelService,
+    authenticator: Authenticator,
+    *,
+    settings: ServiceSettings,
+    log: Any,
+    secret: bytes = b"",
 ) -> None:
     server = settings.server
     # plain_http is for a proxy that speaks TLS: browsers see TLS there too.
-    gate = SessionGate(
-        authenticator, Sessions(server.session_minutes), is_secure=server.is_tls or server.plain_http
-    )
+    sessions = Sessions(authenticator.store, server.session_minutes)
+    sessions.secret = secret or sessions.secret
+    gate = SessionGate(authenticator, sessions, is_secure=server.is_tls or server.plain_http)
     pages = _Pages(service, gate, Renderer(Path(settings.data.path).name), log)
 
     def add(path: str, answer: Callable[..., Any], method: str = "GET") -> None:
@@ -151,7 +160,7 @@ def add_dashboard(
     add(f"{HOME}/keys", pages.look(pages.keys))
     add(f"{HOME}/keys/revoke", pages.form(pages.revoke), "POST")
     add(f"{HOME}/ledger", pages.look(pages.ledger))
-    add(f"{HOME}/ledger/verify", pages.form(pages.verify), "POST")
+    add(f"{HOME}/ledger/verify", pages.form(pages.verify, waits=True), "POST")
     add(f"{HOME}/static/{{name:path}}", pages.static)
     add(f"{HOME}/{{rest:path}}", pages.look(pages.nowhere))
 
@@ -160,7 +169,7 @@ class _Pages:
     def __init__(self, service: LabelService, gate: SessionGate, renderer: Renderer, log: Any) -> None:
         self.service, self.gate, self.renderer, self.log = service, gate, renderer, log
         self.snapshots, self.forecast = SnapshotCache(service), Forecast(service.served)
-        self.check = LedgerCheck(service.ledger)
+        self.check = service.check
 
     # --- Rights ---
 
@@ -170,7 +179,9 @@ class _Pages:
 
         return answer
 
-    def form(self, act: Callable[..., Response], *, signed_in: bool = True) -> Callable[..., Response]:
+    def form(
+        self, act: Callable[..., Response], *, signed_in: bool = True, waits: bool = False
+    ) -> Callable[..., Any]:
         async def fields(request: Request) -> Form | None:
             try:
                 return await read_form(request)
@@ -190,7 +201,13 @@ class _Pages:
 
             return self._guarded(request, done)
 
-        return answer
+        async def waited(request: Request, form: Annotated[Any, Depends(fields)]) -> Response:
+            response = await run_in_threadpool(answer, request, form)
+            # What takes seconds is on the page that comes next.
+            await self.check.ended(_SECONDS_TO_END)
+            return response
+
+        return waited if waits else answer
 
     def _guarded(self, request: Request, answer: Callable[[], Response]) -> Response:
         try:
@@ -273,6 +290,7 @@ class _Pages:
         return self.renderer.page(
             request, visit, "overview.html", seen=seen, recent=seen.questions(0, _N_RECENT),
             estimates=self.forecast.estimates(self.service.accountant, seen.spent), verdict=self.check.last,
+            progress=self.check.progress,
             relation=served.relation, mechanism=event.get("mechanism"),
             parameters=event.get("parameters", {}),
             price=self.service.price.epsilon(served.budget.delta), n_pool=served.n_pool,
@@ -284,16 +302,16 @@ class _Pages:
         account = seen.accounts.get(name)
         if account is None:
             return self.nowhere(request, visit)
-        recent = seen.questions(0, _N_ON_A_PAGE, account=name)
-        return self.renderer.page(request, visit, "account.html", account=account, recent=recent)
+        recent = seen.paid_by(name)
+        return self.renderer.page(request, visit, "account.html", seen=seen, account=account, recent=recent)
 
     def releases(self, request: Request, visit: PageVisit) -> Response:
         said, seen = request.query_params.get("page", "1"), self.snapshots.snapshot()
         number = min(int(said), _MOST_PAGES) if said.isascii() and said.isdecimal() and len(said) < 12 else 1
-        n_pages = max(1, -(-len(seen.entries) // _N_ON_A_PAGE))
+        n_pages = max(1, -(-seen.n_questions // _N_ON_A_PAGE))
         number = min(max(number, 1), n_pages)
         return self.renderer.page(
-            request, visit, "releases.html", number=number, n_pages=n_pages, n_questions=len(seen.entries),
+            request, visit, "releases.html", number=number, n_pages=n_pages, n_questions=seen.n_questions,
             questions=seen.questions(_N_ON_A_PAGE * (number - 1), _N_ON_A_PAGE),
         )  # fmt: skip
 
@@ -308,18 +326,16 @@ class _Pages:
         return self.renderer.page(request, visit, "keys.html", rows=rows)
 
     def ledger(self, request: Request, visit: PageVisit) -> Response:
-        entries, verdict = None, self.check.last
+        seen, verdict = None, self.check.last
         try:
-            entries = self.snapshots.snapshot().entries
+            seen = self.snapshots.snapshot()
         except LedgerConflict:
             # Books that cannot be read are told of here, whether or not anyone asked.
             if verdict is None or verdict.is_intact:
-                verdict = self.check.verify()
+                verdict = self.check.refuse()
         return self.renderer.page(
-            request, visit, "ledger.html", verdict=verdict,
-            n_entries=None if entries is None else len(entries),
-            n_unsettled=sum(not entry.is_settled for entry in entries or ()),
-        )  # fmt: skip
+            request, visit, "ledger.html", verdict=verdict, seen=seen, progress=self.check.progress
+        )
 
     def static(self, name: str) -> Response:
         return self.renderer.file(name) or self._nothing()
@@ -344,8 +360,8 @@ class _Pages:
         return _go(f"{HOME}/keys")
 
     def verify(self, _request: Request, visit: PageVisit, _form: Form) -> Response:
-        verdict = self.check.verify()
-        self.log.info("ledger verified", key=visit.key.id, intact=verdict.is_intact)
+        self.check.start()
+        self.log.info("verification asked for", key=visit.key.id)
         return _go(f"{HOME}/ledger")
 
 

@@ -3,7 +3,6 @@
 import hashlib
 import hmac
 import secrets
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,14 +12,14 @@ from urllib.parse import parse_qsl, urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .._keys import Key
+from .._keys import Key, KeyStore
 from .._middleware import Authenticator
 from .._problems import HttpProblem
 
 # --- Sessions ---
 #
-# All of it is kept in this process: a restart signs everybody out, and a session that was ended stays ended,
-# whoever kept a copy of its cookie.
+# They stand in the store of keys, which the processes of a service share, and are signed with a secret of
+# this start: a restart signs everybody out, and one that was ended stays ended, whatever was kept of it.
 
 _MOST_OF_ONE_KEY = 20
 
@@ -37,49 +36,44 @@ class Session(NamedTuple):
 class Sessions:
     """Begins, finds and ends sessions. A session lasts as long as it was given, however busy it is."""
 
+    store: KeyStore
     minutes: int
     clock: Callable[[], float] = time.time
-    _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
-    _live: dict[str, Session] = field(default_factory=dict, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def begin(self, key_id: str) -> str:
         """Begin a session for a key and return the cookie that carries it."""
         now = self.clock()
         session = Session(secrets.token_urlsafe(32), key_id, ends=int(now + 60 * self.minutes))
-        with self._lock:
-            self._live = {number: one for number, one in self._live.items() if one.ends > now}
-            mine = [one for one in self._live.values() if one.key_id == key_id]
-            for oldest in mine[: max(0, len(mine) - _MOST_OF_ONE_KEY + 1)]:
-                del self._live[oldest.number]
-            self._live[session.number] = session
-        return f"{session.number}.{session.ends}.{self._sign(session)}"
+        self.store.begin_session(session.number, key_id, ends=session.ends, now=now, most=_MOST_OF_ONE_KEY)
+        return f"{session.number}.{session.ends}.{self._sign(session.number, session.ends)}"
 
     def find(self, cookie: str) -> Session | None:
         """Return the session of a cookie, or None where it is forged, over, or was ended."""
         number, _, rest = cookie.partition(".")
-        with self._lock:
-            session = self._live.get(number)
-        if session is None or not _same(rest, f"{session.ends}.{self._sign(session)}"):
+        said, _, signature = rest.partition(".")
+        if not (said.isascii() and said.isdecimal() and len(said) <= 12):
             return None
-        return session if self.clock() < session.ends else None
+        ends = int(said)
+        if not _same(signature, self._sign(number, ends)) or self.clock() >= ends:
+            return None
+        found = self.store.session(number)
+        return None if found is None or found[1] != ends else Session(number, *found)
 
     def end(self, session: Session) -> None:
-        with self._lock:
-            self._live.pop(session.number, None)
+        self.store.end_session(session.number)
 
     def form_token(self, about: str) -> str:
         """Return what a form must carry, for one session or one visitor who is not signed in."""
-        return hmac.new(self._secret, f"form {about}".encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self.secret, f"form {about}".encode(), hashlib.sha256).hexdigest()
 
     def require_form(self, about: str, form: Mapping[str, str]) -> None:
         """Refuse a form that did not come from a page that was made for this session or visitor."""
         if not _same(form.get("form", ""), self.form_token(about)):
             raise NotOurForm
 
-    def _sign(self, session: Session) -> str:
-        said = f"session {session.number} {session.key_id} {session.ends}"
-        return hmac.new(self._secret, said.encode(), hashlib.sha256).hexdigest()
+    def _sign(self, number: str, ends: int) -> str:
+        return hmac.new(self.secret, f"session {number} {ends}".encode(), hashlib.sha256).hexdigest()
 
 
 def _same(one: str, other: str) -> bool:

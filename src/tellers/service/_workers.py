@@ -1,0 +1,124 @@
+"""Several processes that answer for one service, forked before anything is opened."""
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+_SOON = 5.0
+"""Seconds; a worker that ends sooner is not begun again for ever."""
+
+_MOST_EARLY = 5
+
+
+class Share(NamedTuple):
+    """What a worker is given: sockets to listen on, if it is the first, and a pipe that its parent holds.
+
+    The first one looks at the ledger before the others begin. It says by `tell` that it listens.
+    """
+
+    sockets: Sequence[socket.socket]
+    is_first: bool
+    lifeline: int
+    tell: Callable[[], object]
+
+
+def run_workers(n_workers: int, sockets: Sequence[socket.socket], work: Callable[[Share], object]) -> int:
+    """Run `work` in so many processes until a signal ends them, and return the exit code.
+
+    One that is killed is replaced. When this process is killed, the others end by themselves.
+    """
+    parent = _Parent(sockets, work)
+    with tempfile.TemporaryDirectory(prefix="tellers-metrics-") as folder:
+        # Before the library is imported that reads it.
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, parent.stop)
+        code = parent.begin_first()
+        if code is not None:
+            return code
+        for _ in range(n_workers - 1):
+            parent.begin()
+        return parent.watch()
+
+
+class _Parent:
+    def __init__(self, sockets: Sequence[socket.socket], work: Callable[[Share], object]) -> None:
+        self._sockets, self._work = sockets, work
+        self._lifeline = os.pipe()
+        self._begun: dict[int, float] = {}
+        self._stops, self._n_early = False, 0
+
+    def begin(self, tell: int = -1) -> int:
+        """Fork a worker; it writes to `tell` when it listens."""
+        process = os.fork()
+        if process:
+            self._begun[process] = time.monotonic()
+            return process
+        code: Any = 1
+        try:
+            os.close(self._lifeline[1])
+            os.setpgid(0, 0)  # Ctrl-C at a terminal is for the parent, who tells all of them once
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL)
+
+            def said() -> None:
+                if tell >= 0:
+                    os.write(tell, b"1")
+                    os.close(tell)
+
+            self._work(Share(self._sockets, tell >= 0, self._lifeline[0], said))
+            code = 0
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else 1
+        except KeyboardInterrupt:
+            code = 130
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            with contextlib.suppress(Exception):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
+
+    def begin_first(self) -> int | None:
+        """Begin the first worker; return its exit code where it does not come to listen."""
+        reads, writes = os.pipe()
+        process = self.begin(writes)
+        os.close(writes)
+        listens = os.read(reads, 1)
+        os.close(reads)
+        if listens:
+            return None
+        del self._begun[process]
+        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+    def stop(self, *_signal: Any) -> None:
+        """Let all workers finish what they have begun."""
+        self._stops = True
+        for process in list(self._begun):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGTERM)
+
+    def watch(self) -> int:
+        """Wait until all have ended, and replace those that end by themselves."""
+        worst = 0
+        while self._begun:
+            process, status = os.wait()
+            code, begun = os.waitstatus_to_exitcode(status), self._begun.pop(process, 0.0)
+            if self._stops:
+                worst = worst or max(0, code)
+                continue
+            self._n_early = self._n_early + 1 if time.monotonic() - begun < _SOON else 0
+            if self._n_early >= _MOST_EARLY:
+                sys.stderr.write("Workers end as soon as they begin; see the log above.\n")
+                self.stop()
+                worst = 3
+                continue
+            self.begin()
+        return worst

@@ -1,0 +1,123 @@
+"""Several processes of one service: one address, one ledger, one set of counts, and nobody left behind."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tellers import Votes
+from tellers.service import Client
+from tellers.service._keys import KeyStore
+from tellers.teachers import save_votes
+from tellers.testing._ports import free_port
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+
+SETTINGS = """\
+[data]
+source = "votes"
+path = "votes.npz"
+n_classes = 3
+[mechanism]
+name = "gnmax"
+sigma = 40.0
+[ledger]
+url = "ledger.db"
+epsilon = 5.0
+delta = 1e-5
+[server]
+port = {port}
+workers = 2
+log_level = "warning"
+"""
+
+
+@pytest.fixture
+def served(tmp_path):
+    """Serve with two workers; give process, address and the store of keys."""
+    port = free_port()
+    save_votes(tmp_path / "votes.npz", Votes.from_counts([[30, 5, 5], [3, 30, 7]] * 20, n_teachers=40))
+    (tmp_path / "service.toml").write_text(SETTINGS.format(port=port))
+    store = KeyStore(str(tmp_path / "keys.db"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tellers", "serve", "--config", str(tmp_path / "service.toml")]
+    )
+    try:
+        until(lambda: len(workers(process)) == 2 and answers(port))
+        yield process, f"http://127.0.0.1:{port}", store
+    finally:
+        process.kill()
+        process.wait()
+        store.close()
+
+
+def workers(process):
+    told = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [int(pid) for pid in told]
+
+
+def answers(port):
+    with contextlib.suppress(httpx.TransportError):
+        return httpx.get(f"http://127.0.0.1:{port}/v1/health").status_code == 200
+    return False
+
+
+def until(happened, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def is_there(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except OSError:
+        return False
+
+
+def test_they_share_address_ledger_counts_and_sessions_and_end_together(served):
+    process, url, store = served
+    port = int(url.rpartition(":")[2])
+    student, operator = store.create("alice", "student")[0], store.create("otto", "operator")[0]
+    for n in range(12):  # each over a connection of its own, which either of them may take
+        assert len(Client(url, student).ask(pool=[n], key=f"q{n}").labels) == 1
+    told = {"Authorization": f"Bearer {operator}"}
+    for _ in range(4):
+        text = httpx.get(f"{url}/metrics", headers=told).text
+        assert re.search(r'tellers_labels_total\{outcome="answered"\} 12\.0', text)
+        assert httpx.get(f"{url}/v1/releases", headers=told).json()["total"] == 12
+    # A sign-in holds with whoever answers, and so does its end.
+    page = httpx.get(f"{url}/dashboard/sign-in")
+    form = re.search(r'name="form" value="([0-9a-f]{64})"', page.text)[1]
+    signed = httpx.post(
+        f"{url}/dashboard/sign-in", data={"form": form, "key": operator}, cookies=dict(page.cookies)
+    )
+    assert signed.status_code == 303
+    for _ in range(6):
+        assert httpx.get(f"{url}/dashboard", cookies=dict(signed.cookies)).status_code == 200
+    # One that is killed is replaced, and nobody's answers are lost.
+    first, second = workers(process)
+    os.kill(first, signal.SIGKILL)
+    until(lambda: len(workers(process)) == 2 and first not in workers(process) and answers(port))
+    assert second in workers(process)
+    for n in range(12):
+        assert Client(url, student).ask(pool=[n], key=f"q{n}").replayed
+    process.terminate()
+    assert process.wait(60) == 0
+    assert not answers(port)
+
+
+def test_nobody_is_left_where_the_parent_is_killed(served):
+    process, url, _store = served
+    left = workers(process)
+    process.kill()
+    until(lambda: not any(map(is_there, left)))
+    assert not answers(int(url.rpartition(":")[2]))
