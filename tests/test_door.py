@@ -28,6 +28,7 @@ from tellers import (
 )
 from tellers.errors import BudgetExhausted, InsecureNoise, KeyReused, LedgerConflict, Unsettled
 from tellers.ledger import Vault
+from tellers.runs.room import RoomQuestion
 
 N_TEACHERS = 100
 SURE = GNMax(sigma=8.0)
@@ -394,3 +395,77 @@ def test_a_ledger_that_stays_away_keeps_the_charge_and_gives_nothing():
         room.ask([3], key="batch")
     assert room.ledger.find("batch") is None
     assert room.ledger.spent.epsilon(1e-5) > 0
+
+
+# --- Several questions at once ---
+
+
+class Failing:
+    """Votes as it is asked, but for rows of nines, on which its teachers fail."""
+
+    def vote(self, X):
+        if 9 in X:
+            raise RuntimeError("A teacher failed.")
+        return Votes.from_ballots(np.tile(np.asarray(X), (250, 1)), n_classes=10)
+
+
+def test_several_questions_are_charged_and_answered_as_one_after_the_other(tmp_path):
+    accountant = Accountant(Budget(epsilon=2.0, delta=1e-5))
+    alone, together = (SqliteLedger(tmp_path / f"{name}.db", accountant) for name in ("alone", "together"))
+    rooms = [Room(Failing(), GNMax(sigma=20.0), ledger, noise.secure()) for ledger in (alone, together)]
+    asked = [RoomQuestion([n % 8, 3], key=f"q{n}") for n in range(12)]
+    for one in asked:
+        rooms[0].ask(one.X, key=one.key)
+    found = rooms[1].ask_all(asked)
+    assert [release.labels.tolist() for release in found] == [list(one.X) for one in asked]
+    np.testing.assert_array_equal(together.spent.values, alone.spent.values)
+    told = [
+        [(e.key, e.event["queries"], e.is_settled) for e in ledger.entries()] for ledger in (alone, together)
+    ]
+    assert told[0] == told[1]
+
+
+def test_of_several_questions_each_is_refused_for_itself(tmp_path):
+    one = GNMax(sigma=20.0).price(Unit())
+    accountant = Accountant(Budget(epsilon=1.0, delta=1e-5))
+    with SqliteLedger(tmp_path / "spend.db", accountant) as ledger:
+        room = Room(Failing(), GNMax(sigma=20.0), ledger, noise.secure())
+        room.ask([7], key="before")
+        n_left = 0
+        while accountant.affords((n_left + 1) * one, one):
+            n_left += 1
+        asked = [
+            RoomQuestion([1], key="good"),
+            RoomQuestion([9], key="failing"),  # charged: that teachers fail may be private too
+            RoomQuestion([7], key="before"),  # on record
+            RoomQuestion([6], key="before"),  # another question
+            RoomQuestion([], key="empty"),
+            RoomQuestion([2], key="good"),  # the key of one that is asked with it
+            RoomQuestion([1], key="stranger", account="nobody"),
+            RoomQuestion([1] * n_left, key="dear"),
+            RoomQuestion([5], key="last"),
+        ]
+        found = room.ask_all(asked)
+        kinds = [type(each).__name__ for each in found]
+        assert kinds == [
+            "Release", "RuntimeError", "Release", "KeyReused", "ValueError", "KeyReused", "LedgerConflict",
+            "BudgetExhausted", "Release",
+        ]  # fmt: skip
+        assert [found[at].labels.tolist() for at in (0, 2, 8)] == [[1], [7], [5]]
+        assert [(e.key, e.is_settled) for e in ledger.entries()] == [
+            ("before", True), ("good", True), ("failing", False), ("last", True),
+        ]  # fmt: skip
+        np.testing.assert_allclose(ledger.spent.values, (4 * one).values, rtol=1e-12)
+
+
+def test_outcomes_that_cannot_be_written_stay_charged_and_are_not_given(tmp_path, monkeypatch):
+    with SqliteLedger(tmp_path / "spend.db", Accountant(Budget(epsilon=1.0, delta=1e-5))) as ledger:
+        room = Room(Failing(), GNMax(sigma=20.0), ledger, noise.secure())
+
+        def full(outcomes):
+            raise OSError("No space left.")
+
+        monkeypatch.setattr(ledger, "settle_all", full)
+        with pytest.raises(OSError, match="No space"):
+            room.ask_all([RoomQuestion([1], key="a"), RoomQuestion([2], key="b")])
+        assert [(e.key, e.is_settled) for e in ledger.entries()] == [("a", False), ("b", False)]

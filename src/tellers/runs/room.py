@@ -178,10 +178,15 @@ class Room:
             _caught(self._question, one.X, key=one.key, student=one.student, account=one.account)
             for one in asked
         ]
-        new = [at for at, one in enumerate(found) if not isinstance(one, Exception)]
-        priced = [self._priced(found[at]) for at in new]
+        priced: dict[int, Any] = {}
+        for at, one in enumerate(found):
+            price = one if isinstance(one, Exception) else _caught(self._priced, one)
+            if isinstance(price, Exception):
+                found[at] = price
+            else:
+                priced[at] = price
         settling: list[tuple[int, Any, tuple[Ticket, Release, None]]] = []
-        for at, ticket in zip(new, self.ledger.reserve_all(priced), strict=True):
+        for at, ticket in zip(priced, self.ledger.reserve_all(list(priced.values())), strict=True):
             one = found[at]
             if isinstance(ticket, Ticket):
                 found[at] = drawn = _caught(self._drawn, one, None)
