@@ -168,7 +168,7 @@ class ChainedLedger(ABC):
                 self._require_key(key)
                 ticket = Ticket(key, price, stored, dict(also or {}))
                 self._work_out(price, *ticket.also.values())
-                writes[len(found)] = _Write(partial(_reserving, ticket), key)
+                writes[len(found)] = _Write(partial(_reserving, ticket), "reserved", key)
                 found.append(ticket)
             except Exception as error:
                 found.append(error)
@@ -201,7 +201,7 @@ class ChainedLedger(ABC):
         writes: list[_Write] = []
         for ticket, release, used in outcomes:
             self._work_out(release.cost.worst, *dict(used or {}).values())
-            writes.append(_Write(partial(_settling, ticket.key, release, used), ticket.key))
+            writes.append(_Write(partial(_settling, ticket.key, release, used), "settled", ticket.key))
         self._write_all(writes)
         found: list[Exception | None] = []
         for write, (ticket, release, _) in zip(writes, outcomes, strict=True):
@@ -241,7 +241,7 @@ class ChainedLedger(ABC):
         self._write(lambda state, _turn, _write: state.write_note("closed", dict(said)))
 
     def _write(self, next_lines: "NextLines") -> None:
-        write = _Write(next_lines, None)
+        write = _Write(next_lines)
         self._write_all([write])
         if write.error is not None:
             raise write.error
@@ -268,7 +268,7 @@ class ChainedLedger(ABC):
             batch[:], settling[:] = begin(), []
             state = self._caught_up(store)
             writes: list[_Write] = [write for task in batch for write in task.what]
-            turn = _TurnLines(store, [write.key for write in writes if write.key is not None])
+            turn = _TurnLines(store, writes)
             lines: list[Line] = []
             for write in writes:
                 write.error, before = None, state.head
@@ -567,12 +567,12 @@ class ChainedLedger(ABC):
 
 
 class _Write:
-    """What is to be written in a turn, and what came of it."""
+    """What is to be written in a turn, of which kind and under which key, and what came of it."""
 
-    __slots__ = ("all_kept", "error", "key", "next_lines")
+    __slots__ = ("all_kept", "error", "key", "kind", "next_lines")
 
-    def __init__(self, next_lines: "NextLines", key: str | None) -> None:
-        self.next_lines, self.key = next_lines, key
+    def __init__(self, next_lines: "NextLines", kind: str = "", key: str | None = None) -> None:
+        self.next_lines, self.kind, self.key = next_lines, kind, key
         self.error: Exception | None = None
         self.all_kept = True
 
@@ -607,20 +607,24 @@ def _the_one(found: Sequence[T | Exception]) -> T:
 class _TurnLines:
     """What a turn at the chain is looking at: the store, and lines that are not in it yet."""
 
-    def __init__(self, store: LineStore, keys: Sequence[str]) -> None:
+    def __init__(self, store: LineStore, writes: "Iterable[_Write]") -> None:
         self.store = store
-        distinct = list(dict.fromkeys(keys))
-        self._found = {
-            kind: store.named(kind, distinct) if distinct else {} for kind in ("reserved", "settled")
-        }
+        self._found: dict[tuple[str, str], Line | None] = {}
+        wanted: dict[str, list[str]] = {}
+        for write in writes:
+            if write.key is not None:
+                wanted.setdefault(write.kind, []).append(write.key)
+        for kind, keys in wanted.items():  # at once: each look may be a journey to a server
+            found = store.named(kind, list(dict.fromkeys(keys)))
+            self._found.update({(kind, key): found.get(key) for key in keys})
 
     def line(self, kind: str, key: str) -> Line | None:
-        return self._found[kind].get(key)
+        if (kind, key) not in self._found:
+            self._found[kind, key] = self.store.named(kind, [key]).get(key)
+        return self._found[kind, key]
 
     def note(self, lines: Iterable[Line]) -> None:
-        for line in lines:
-            if line.kind in self._found:
-                self._found[line.kind][line.key] = line
+        self._found.update({(line.kind, line.key): line for line in lines})
 
 
 def accounts_of(view: View) -> dict[str, AccountState]:
