@@ -121,3 +121,14 @@ def test_nobody_is_left_where_the_parent_is_killed(served):
     process.kill()
     until(lambda: not any(map(is_there, left)))
     assert not answers(int(url.rpartition(":")[2]))
+
+
+def test_what_keeps_the_first_from_serving_is_said_in_plain_words(tmp_path):
+    (tmp_path / "service.toml").write_text(SETTINGS.format(port=free_port()))
+    done = subprocess.run(
+        [sys.executable, "-m", "tellers", "serve", "--config", str(tmp_path / "service.toml")],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode in (1, 2)
+    assert "votes.npz" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,6 +1,8 @@
 """Several processes that answer for one service, forked before anything is opened."""
 
+import builtins
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -9,6 +11,8 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+from .. import errors
 
 _SOON = 5.0
 """Seconds; a worker that ends sooner is not begun again for ever."""
@@ -78,25 +82,40 @@ class _Parent:
             code = ended.code if isinstance(ended.code, int) else 1
         except KeyboardInterrupt:
             code = 130
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
+        except Exception as error:
+            if not self._handed_over(error, tell):
+                sys.excepthook(*sys.exc_info())
         finally:
             with contextlib.suppress(Exception):
                 sys.stdout.flush()
                 sys.stderr.flush()
             os._exit(code)
 
+    @staticmethod
+    def _handed_over(error: Exception, tell: int) -> bool:
+        try:
+            os.write(tell, b"0" + json.dumps([type(error).__name__, str(error)]).encode())
+        except OSError:  # there is nobody to tell
+            return False
+        return True
+
     def begin_first(self) -> int | None:
-        """Begin the first worker; return its exit code where it does not come to listen."""
+        """Begin the first worker; where it comes not to listen, raise its error or return its exit code."""
         reads, writes = os.pipe()
         process = self.begin(writes)
         os.close(writes)
-        listens = os.read(reads, 1)
-        os.close(reads)
-        if listens:
-            return None
+        with os.fdopen(reads, "rb") as told:
+            first = told.read(1)
+            if first == b"1":
+                return None
+            error = told.read()
         del self._begun[process]
-        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        if error:
+            name, words = json.loads(error)
+            kind = getattr(errors, name, getattr(builtins, name, RuntimeError))
+            raise kind(words)
+        return code
 
     def stop(self, *_signal: Any) -> None:
         """Let all workers finish what they have begun."""
