@@ -285,3 +285,58 @@ def test_closing_while_others_ask_loses_nothing(tmp_path):
     with ledger:
         assert {entry.key for entry in ledger.entries()} == set(asked)
         ledger.verify()
+
+
+@pytest.mark.parametrize("look", ["recall", "find", "entries", "spent"])
+def test_who_looks_while_another_writes_is_told_of_no_lost_lines(tmp_path, monkeypatch, look):
+    """What is written after a look began is in what is shown, and not in what that look sees."""
+    ledger = SqliteLedger(tmp_path / "spend.db", ACCOUNTANT)
+    ledger.settle(ledger.reserve("q0", ONE, event=SECURE), Release(np.array([3]), Cost(ONE)))
+    other = SqliteLedger(tmp_path / "spend.db", ACCOUNTANT)
+    other.settle(other.reserve("q1", ONE, event=SECURE), Release(np.array([4]), Cost(ONE)))  # unseen so far
+    begun = []
+
+    def writes_meanwhile(method):
+        def inner(self, *given, **named):
+            found = method(self, *given, **named)
+            if not begun:
+                begun.append(1)
+                writer = threading.Thread(target=ledger.reserve, args=("q2", ONE), kwargs={"event": SECURE})
+                writer.start()
+                writer.join(30)
+                assert not writer.is_alive()
+            return found
+
+        return inner
+
+    for name in ("named", "head", "of_kind"):
+        monkeypatch.setattr(sqlite.SqliteStore, name, writes_meanwhile(getattr(sqlite.SqliteStore, name)))
+    found = {
+        "recall": lambda: sorted(ledger.recall(["q0", "q1"])[0]),
+        "find": lambda: ledger.find("q1").labels.tolist(),
+        "entries": lambda: [entry.key for entry in ledger.entries()][:2],
+        "spent": lambda: ledger.spent.values[0] >= 2 * ONE.values[0],
+    }[look]()
+    assert found == {"recall": ["q0", "q1"], "find": [4], "entries": ["q0", "q1"], "spent": True}[look]
+    assert begun
+    ledger.verify()
+
+
+def test_storage_that_fails_in_a_turn_fails_the_turn_and_is_no_refusal(tmp_path, monkeypatch):
+    """Each of them would else be told of a transaction that is gone, and a lost connection stay lost."""
+    ledger = SqliteLedger(tmp_path / "spend.db", ACCOUNTANT)
+    ledger.reserve("q0", ONE, event=SECURE)
+    named = sqlite.SqliteStore.named
+
+    def fails(self, kind, keys):
+        if kind == "event":
+            raise sqlite3.OperationalError("disk I/O error")
+        return named(self, kind, keys)
+
+    monkeypatch.setattr(sqlite.SqliteStore, "named", fails)
+    price = {"event": {**SECURE, "parameters": {"sigma": 2.0}}}  # a part that was not met before is looked up
+    with pytest.raises(OSError, match="Nothing was written"):
+        ledger.reserve("q1", ONE, **price)
+    monkeypatch.undo()
+    ledger.reserve("q1", ONE, **price)
+    assert [entry.key for entry in ledger.entries()] == ["q0", "q1"]

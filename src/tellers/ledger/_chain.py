@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,8 @@ class ChainedLedger(ABC):
     allow_seeded: bool
     timeout: float
     vault: Vault | None
+    _store_errors: ClassVar[tuple[type[Exception], ...]] = ()
+    """What storage raises where it fails: nothing of a turn is written then."""
     anchor: Callable[[Head], object] | None = None
     """Told the last line after outcomes are durable, before anybody hears of them.
 
@@ -275,7 +277,7 @@ class ChainedLedger(ABC):
                 try:
                     found = write.next_lines(state, turn, write)
                 except Exception as error:  # whoever asked is told, and the others go on
-                    if state.head is not before:
+                    if state.head is not before or isinstance(error, self._store_errors):
                         raise
                     write.error = error
                 else:
@@ -358,15 +360,19 @@ class ChainedLedger(ABC):
 
     def view(self) -> View:
         """Return the sums as they are now, with all that anybody wrote."""
-        return self._look(self._view)
+        return self._seen(self._view)
 
     @property
     def newest(self) -> View:
         """Return the sums as this program last saw them; the ledger is not looked at again."""
         return self._shown or self.view()
 
-    def _view(self, store: LineStore) -> View:
+    def _seen(self, look: Callable[[LineStore, View | None], T]) -> T:
+        """Return what `look` makes of the ledger, and of what was shown before it began to look."""
         shown = self._shown  # first: what is stored is never less than what was shown before
+        return self._look(lambda store: look(store, shown))
+
+    def _view(self, store: LineStore, shown: View | None) -> View:
         at = store.head()
         if shown is not None:
             if at == (shown.head.number, shown.head.hash):
@@ -386,6 +392,8 @@ class ChainedLedger(ABC):
                 apart = self._apart = self._followed(self._apart, store)
                 return apart.show()
         try:
+            if self._shown is not None and not self._is_older(number):
+                return self._shown  # a turn that ended meanwhile went further than this look
             return self._show(self._caught_up(store))
         finally:
             self._turns.resume()
@@ -416,18 +424,18 @@ class ChainedLedger(ABC):
     def find(self, key: str) -> Release | None:
         """Return the recorded release of a key, or None."""
 
-        def look(store: LineStore) -> tuple[Release | None, Head | None]:
+        def look(store: LineStore, shown: View | None) -> tuple[Release | None, Head | None]:
             settled = store.named("settled", [key]).get(key)
             if settled is None:
                 return None, None
             outcome = _body(settled)
             if outcome["release"] is None:
                 return None, None
-            state = self._view_of(settled, store).state
+            state = self._view_of(settled, store, shown).state
             release = read_release(outcome, state.bills.price(state.bills.read(outcome["charged"])))
             return release, Head(settled.number, settled.hash)
 
-        release, head = self._look(look)
+        release, head = self._seen(look)
         self._require_anchored(head)
         return release
 
@@ -438,16 +446,17 @@ class ChainedLedger(ABC):
     def recall(self, keys: Sequence[str]) -> tuple[dict[str, dict[str, Any]], View]:
         """Return the events of those of some keys that were reserved, settled or not, and the sums."""
 
-        def look(store: LineStore) -> tuple[dict[str, dict[str, Any]], View]:
-            found, view = store.named("reserved", keys), self._view(store)
+        def look(store: LineStore, shown: View | None) -> tuple[dict[str, dict[str, Any]], View]:
+            found, view = store.named("reserved", keys), self._view(store, shown)
             return {key: view.state.event(_body(line), store) for key, line in found.items()}, view
 
-        return self._look(look)
+        return self._seen(look)
 
-    def _view_of(self, line: Line, store: LineStore) -> View:
+    def _view_of(self, line: Line, store: LineStore, shown: View | None) -> View:
         """Return a view that knows what a line refers to."""
-        shown = self._shown
-        return shown if shown is not None and line.number <= shown.head.number else self._view(store)
+        newest = self._shown
+        is_known = newest is not None and line.number <= newest.head.number
+        return newest if newest is not None and is_known else self._view(store, shown)
 
     def count(self, begins: str = "") -> int:
         """Return how many questions were asked, or only those whose keys begin with something."""
@@ -462,7 +471,7 @@ class ChainedLedger(ABC):
         wanted = numbers[after : None if limit is None else after + limit].tolist()
         found: list[Entry] = []
         for at in range(0, len(wanted), _PAGE):
-            page, head = self._look(partial(self._page, wanted[at : at + _PAGE]))
+            page, head = self._seen(partial(self._page, wanted[at : at + _PAGE]))
             self._require_anchored(head)
             found += page
         return found
@@ -487,7 +496,9 @@ class ChainedLedger(ABC):
         self._listed[begins] = last, known
         return known
 
-    def _page(self, numbers: Sequence[int], store: LineStore) -> tuple[list[Entry], Head | None]:
+    def _page(
+        self, numbers: Sequence[int], store: LineStore, shown: View | None
+    ) -> tuple[list[Entry], Head | None]:
         reserved = store.numbered(numbers)
         if [line.number for line in reserved] != list(numbers):
             raise self._lost()
@@ -495,7 +506,7 @@ class ChainedLedger(ABC):
         if not reserved:
             return [], None
         newest = max([reserved[-1], *settled.values()], key=lambda line: line.number)
-        state = self._view_of(newest, store).state
+        state = self._view_of(newest, store, shown).state
         for line in (*reserved, *settled.values()):
             if not line.is_intact:
                 raise changed(line.number)

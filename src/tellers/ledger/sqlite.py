@@ -334,6 +334,7 @@ class SqliteLedger(ChainedLedger):
     >>> ledger.close()  # as leaving the block did
     """
 
+    _store_errors = (sqlite3.Error,)
     path: str | os.PathLike[str]
     accountant: Accountant
     _: KW_ONLY

@@ -175,6 +175,7 @@ class PostgresLedger(ChainedLedger):
     >>> ledger.close()  # doctest: +SKIP
     """
 
+    _store_errors = (sa.exc.SQLAlchemyError,)
     url: str = field(repr=False)
     accountant: Accountant
     _: KW_ONLY
