@@ -18,7 +18,7 @@ PAPER ?= pate2017
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test behaviour test-all lint quick coverage chaos bench reproduce docs fresh browser postgres clean clean-all
+.PHONY: help demo test behaviour test-all lint quick coverage chaos bench reproduce docs fresh browser postgres compiler clean clean-all
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -33,7 +33,7 @@ test: .venv/.dev browser postgres ## lint, types, import contracts, dependencies
 behaviour: .venv/.dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not reproduction and not campaign"
 
-test-all: .venv/.dev browser postgres ## the rest: campaigns of faults, long proofs, quick reproductions of the papers
+test-all: .venv/.dev browser postgres compiler ## the rest: campaigns of faults, long proofs, quick reproductions of the papers
 	$(BIN)/python -m pytest -n $(JOBS) -m "campaign or reproduction" --ignore=tests/parties tests
 	@# Sessions between parties share their processes: a file of tests stays together.
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m campaign tests/parties
@@ -57,8 +57,7 @@ quick: .venv/.dev ## a minute of tests, of what everything else stands on
 coverage: .venv/.dev ## all tests, with branch coverage
 	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term
 
-chaos: .venv/.dev ## kills and power cuts under load, per backend: make chaos ARGS="--seconds 180" for less
-	@sh scripts/postgres.sh
+chaos: .venv/.dev postgres compiler ## kills and power cuts under load, per backend: make chaos ARGS="--seconds 180" for less
 	$(BIN)/python scripts/chaos --backend sqlite $(or $(ARGS),--kills 1000 --power-losses 100)
 	$(BIN)/python scripts/chaos --backend postgresql $(or $(ARGS),--kills 1000 --power-losses 100)
 
@@ -75,10 +74,13 @@ reproduce: .venv/.dev ## the numbers of a paper beside ours: make reproduce PAPE
 	$(BIN)/python experiments/$(PAPER)/run.py $(ARGS)
 
 browser: ## Chromium, which the tests look at pages with
-	@sh scripts/browser.sh
+	@sh scripts/system.sh browser
 
 postgres: ## PostgreSQL, on which the tests try the ledger
-	@sh scripts/postgres.sh
+	@sh scripts/system.sh postgres
+
+compiler: ## a C compiler, for tests that cut the power
+	@sh scripts/system.sh compiler
 
 docs: .venv/.dev ## build the documentation into docs/_build
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html

@@ -161,7 +161,7 @@ def browser():
 
 
 def _no_browser(reason):
-    words = f"PAGES WERE NOT OPENED IN A BROWSER: {reason}. `sh scripts/browser.sh` installs Chromium."
+    words = f"PAGES WERE NOT OPENED IN A BROWSER: {reason}. `sh scripts/system.sh browser` installs Chromium."
     if os.environ.get("TELLERS_REQUIRE_BROWSER") == "1":
         pytest.fail(words)
     pytest.skip(words)

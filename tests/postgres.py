@@ -28,7 +28,7 @@ def programs() -> Path:
         return max(found, key=lambda p: int(p.parents[1].name)).parent
     on_path = shutil.which("initdb")
     if on_path is None:
-        raise NoPostgres("PostgreSQL is not installed; as root, run: sh scripts/postgres.sh")
+        raise NoPostgres("PostgreSQL is not installed; as root, run: sh scripts/system.sh postgres")
     return Path(os.path.realpath(on_path)).parent
 
 
