@@ -268,9 +268,9 @@ class ChainedLedger(ABC):
             if batch:
                 self._state = None  # what an earlier try added up is not on the disk
             batch[:], settling[:] = begin(), []
-            state = self._caught_up(store)
             writes: list[_Write] = [write for task in batch for write in task.what]
-            turn = _TurnLines(store, writes)
+            turn = _TurnLines(store, writes)  # first: a server tells its last line beside them
+            state = self._caught_up(store)
             lines: list[Line] = []
             for write in writes:
                 write.error, before = None, state.head

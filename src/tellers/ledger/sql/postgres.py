@@ -44,6 +44,18 @@ _HEAD = (
     .order_by(LINES.c.number.desc())
     .limit(1)
 )
+_NAMED = sa.select(*_COLUMNS).where(
+    LINES.c.ledger == sa.bindparam("ledger"),
+    LINES.c.kind == sa.bindparam("kind"),
+    LINES.c.key == sa.any_(sa.bindparam("keys", type_=_TEXTS)),
+)
+# With the last line beside them, whose kind is left empty: one journey to the server in place of two.
+_NAMED_AND_HEAD = _NAMED.union_all(
+    sa.select(
+        LINES.c.number, sa.literal_column("''"), LINES.c.key, sa.literal_column("''"), LINES.c.previous,
+        LINES.c.hash,
+    ).where(LINES.c.ledger == sa.bindparam("ledger")).order_by(LINES.c.number.desc()).limit(1)
+)  # fmt: skip
 _ADD = sa.insert(LINES)
 _WAIT = sa.text("SELECT set_config('lock_timeout', :wait, true)")
 _TURN = sa.select(LEDGERS.c.id).where(LEDGERS.c.id == sa.bindparam("ledger")).with_for_update()
@@ -66,13 +78,15 @@ class PostgresStore:
 
     def __init__(self, connection: sa.Connection, ledger: int, title: str = "The ledger") -> None:
         self._connection, self._ledger, self._title = connection, ledger, title
+        self._head: tuple[int, str] | None = None  # as it was when keys were looked up
 
     def _lines(self, *where: sa.ColumnElement[bool], limit: int | None = None) -> list[Line]:
         wanted = sa.select(*_COLUMNS).where(LINES.c.ledger == self._ledger, *where)
-        rows = self._connection.execute(wanted.order_by(LINES.c.number).limit(limit)).all()
-        return [Line(row[0], row[1], _key(row[2]), *row[3:]) for row in rows]
+        return [_line(row) for row in self._connection.execute(wanted.order_by(LINES.c.number).limit(limit))]
 
     def head(self) -> tuple[int, str] | None:
+        if self._head is not None:
+            return self._head
         found = self._connection.execute(_HEAD, {"ledger": self._ledger}).one_or_none()
         return None if found is None else (found[0], found[1])
 
@@ -89,9 +103,10 @@ class PostgresStore:
     def named(self, kind: str, keys: Sequence[str]) -> dict[str, Line]:
         if not keys:
             return {}
-        wanted = sa.literal([canonical(key) for key in keys], _TEXTS)
-        found = self._lines(LINES.c.kind == kind, LINES.c.key == sa.any_(wanted))
-        return {line.key: line for line in found}
+        wanted = {"ledger": self._ledger, "kind": kind, "keys": [canonical(key) for key in keys]}
+        rows = self._connection.execute(_NAMED if self._head else _NAMED_AND_HEAD, wanted).all()
+        self._head = next(((row[0], row[5]) for row in rows if not row[1]), self._head)
+        return {line.key: line for line in map(_line, (row for row in rows if row[1]))}
 
     def of_kind(self, kind: str, begins: str, *, after: int) -> list[int]:
         where = [LINES.c.ledger == self._ledger, LINES.c.kind == kind, LINES.c.number > after]
@@ -110,6 +125,7 @@ class PostgresStore:
         return found[0] if found else None
 
     def append(self, lines: Sequence[Line]) -> None:
+        self._head = None
         if lines:
             said = [
                 {
@@ -136,6 +152,10 @@ class PostgresStore:
                 f"{self._title} is not in the tables it was made in: the rules that keep them append-only "
                 "were changed. Restore them from a backup."
             )
+
+
+def _line(row: Any) -> Line:
+    return Line(row[0], row[1], _key(row[2]), *row[3:])
 
 
 def _key(text: str) -> str:
@@ -198,7 +218,7 @@ class PostgresLedger(ChainedLedger):
         watch_forks(self)
         try:
             with self._looking:
-                self._until_reachable(self._find_or_make, "looking", time.monotonic() + self.timeout)
+                self._until_reachable(self._find_or_make, "writing", time.monotonic() + self.timeout)
             self.view()  # another budget is refused now and not at the first question
         except BaseException:
             self.close()
@@ -311,7 +331,10 @@ class PostgresLedger(ChainedLedger):
         with plain_words(self._url, self.timeout):
             connection = self._connections.get(purpose)
             if connection is None:
-                connection = self._connections[purpose] = self._engine.connect()
+                connection = self._engine.connect()
+                if purpose == "looking":  # each of its statements is a moment of its own in any case
+                    connection = connection.execution_options(isolation_level="AUTOCOMMIT")
+                self._connections[purpose] = connection
             try:
                 yield connection
                 connection.commit()
@@ -325,14 +348,14 @@ class PostgresLedger(ChainedLedger):
     def _find_or_make(self) -> None:
         """Find the ledger, or make it; a server that is not there is said at once."""
         try:
-            with self._transaction("looking") as connection:
+            with self._transaction("writing") as connection:
                 self._require_server(connection)
                 if not _number(connection, self.name):
                     _make(connection, self.name, [opening(self.accountant)])
                 self._ledger = _number(connection, self.name)  # somebody else may have made it just now
         except Lost as lost:
             # A server on its way up or down is waited for; one that is not there, or keeps us out, is not.
-            if "looking" in self._connections or "the database system is" in str(lost):
+            if "writing" in self._connections or "the database system is" in str(lost):
                 raise
             raise not_there(self._url, lost) from lost
 
