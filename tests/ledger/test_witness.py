@@ -90,6 +90,16 @@ def test_a_witness_never_goes_back(witness):
     assert last(witness, OTHER) is None
 
 
+def test_a_witness_notes_nothing_for_who_does_not_know_what_it_saw(witness):
+    assert witness.note(LEDGER, head(3), after=head(1)).head == head(3)  # it knew nothing
+    assert witness.note(LEDGER, head(5), after=head(3)).head == head(5)
+    # Two that went on from line 3: the other one is told of line 5, also if it wrote more at once.
+    assert witness.note(LEDGER, head(9, "1"), after=head(3)).head == head(5)
+    assert witness.note(LEDGER, head(9, "1"), after=head(5, "1")).head == head(5)
+    assert last(witness, LEDGER).head == head(5)
+    assert witness.note(LEDGER, head(9), after=head(5)).head == head(9)
+
+
 def test_a_witness_begins_anew_only_where_it_is_told_what_is_given_up(witness):
     witness.note(LEDGER, head(50))
     witness.note(OTHER, head(3))
@@ -347,10 +357,10 @@ class Away:
     is_away: bool = False
     name: str = "a witness"
 
-    def note(self, ledger, head):
+    def note(self, ledger, head, *, after=None):
         if self.is_away:
             raise ConnectionError("away")
-        return self.witness.note(ledger, head)
+        return self.witness.note(ledger, head, after=after)
 
     def history(self, ledger):
         return self.witness.history(ledger)
@@ -434,6 +444,47 @@ def test_a_second_copy_that_is_behind_is_noticed_at_its_first_answer(spent, tmp_
     spend(ledger)
     Anchor(ledger, FileWitness(path))(ledger.head)
     late(earlier)
+
+
+def test_a_copy_that_writes_many_lines_at_once_does_not_overtake_the_other(spent, tmp_path, path):
+    ledger, _, _ = spent
+    ledger.close()
+    (tmp_path / "copy.db").write_bytes((tmp_path / "spend.db").read_bytes())
+    copy = open_ledger(tmp_path / "copy.db")
+    one, other = (Anchor(each, FileWitness(path)) for each in (ledger, copy))
+    for anchor in (one, other):
+        anchor.start()
+    spend(ledger, 2)
+    one(ledger.head)
+    spend(copy, 5)
+    for _ in range(2):
+        with pytest.raises(LedgerConflict, match="another copy"):
+            other(copy.head)
+        spend(copy, 5)
+    with pytest.raises(LedgerConflict, match="another line"):
+        Anchor(copy, FileWitness(path)).start()
+    spend(ledger)
+    one(ledger.head)
+    assert last(FileWitness(path), one.key).head == ledger.head
+
+
+def test_a_copy_that_is_overtaken_while_it_starts_is_noticed(spent, tmp_path, path, monkeypatch):
+    ledger, _, _ = spent
+    ledger.close()
+    (tmp_path / "copy.db").write_bytes((tmp_path / "spend.db").read_bytes())
+    copy, one = open_ledger(tmp_path / "copy.db"), Anchor(ledger, FileWitness(path))
+    one.start()
+    anchor = Anchor(copy, FileWitness(path))
+    require = anchor.require
+
+    def slowly():
+        require()
+        spend(ledger, 3)
+        one(ledger.head)
+
+    monkeypatch.setattr(anchor, "require", slowly)
+    with pytest.raises(LedgerConflict, match="another copy"):
+        anchor.start()
 
 
 class Agreed:

@@ -69,10 +69,10 @@ class Away:
     def __init__(self, witness):
         self.witness, self.name, self.is_away = witness, witness.name, False
 
-    def note(self, ledger, head):
+    def note(self, ledger, head, *, after=None):
         if self.is_away:
             raise ConnectionError("witness.example is away")
-        return self.witness.note(ledger, head)
+        return self.witness.note(ledger, head, after=after)
 
 
 def asked(client, who, key):

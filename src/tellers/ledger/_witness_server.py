@@ -9,8 +9,10 @@ private: numbers and hashes of lines. A request is
 
     {"do": "note", "ledger": ..., "head": [number, hash], "mark": ...}
 
-where `do` is note, history or trust, which also has `instead_of`. The answer repeats `mark` and `ledger`, has
-`history`, a list of [number, hash, time], newest first, and is signed (Ed25519) in Tellers-Signature.
+where `do` is note, history or trust. A trust says `instead_of`, and a note may say `after`, the last line
+that the sender knows of; where the witness knows another, a note changes nothing. The answer repeats `mark`
+and `ledger`, has `history`, a list of [number, hash, time], newest first, and is signed (Ed25519) in
+Tellers-Signature.
 """
 
 import asyncio
@@ -77,7 +79,8 @@ class WitnessServer:
             self._witness.trust(ledger, head, instead_of=Seen(*_head(said["instead_of"]), ""))
         elif said["do"] != "note":
             raise ValueError(said["do"])
-        return [self._witness.note(ledger, head)]
+        after = said.get("after")
+        return [self._witness.note(ledger, head, after=None if after is None else _head(after))]
 
     async def serve(self, host: str, port: int, *, ready: Callable[[int], object]) -> None:
         """Answer until the process is told to stop; `ready` is told the port."""

@@ -14,7 +14,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -67,11 +67,12 @@ class Witness(Protocol):
 
     name: str
 
-    def note(self, ledger: str, head: Head) -> Seen:
+    def note(self, ledger: str, head: Head, *, after: Head | None = None) -> Seen:
         """Remember a line, durably, and return the last one that is known.
 
         A lower number than is known changes nothing; the same number with another hash is a second history,
-        and a LedgerConflict. Whoever cannot remember it now raises an OSError.
+        and a LedgerConflict. Nothing changes either where a line is known and it is not `after`, the one
+        that whoever notes knows to be the ledger's. Whoever cannot remember it now raises an OSError.
         """
         ...
 
@@ -165,13 +166,13 @@ class FileWitness:
         self._kept: dict[str, dict[int, Seen]] = {}
         self._longest = _SMALL
 
-    def note(self, ledger: str, head: Head) -> Seen:
+    def note(self, ledger: str, head: Head, *, after: Head | None = None) -> Seen:
         with self._lock:
             file = self._open()
             try:
                 known = next(iter(self._newest(ledger)), None)
                 require_noted(ledger, head, known)
-                if known is not None and known.number >= head.number:
+                if known is not None and (known.number >= head.number or after not in (None, known.head)):
                     return known
                 return self._append(file, ledger, head, 0 if known is None else sample())
             finally:
@@ -313,9 +314,11 @@ class HttpWitness:
         self._connect = partial(kind, parts.hostname, parts.port, timeout=timeout)
         self._token, self._key = token.encode(), read_public_key(public_key)
 
-    def note(self, ledger: str, head: Head) -> Seen:
-        known = self._ask("note", ledger, head=head)[0]
-        if known.number < head.number or (known.number == head.number and known.hash != head.hash):
+    def note(self, ledger: str, head: Head, *, after: Head | None = None) -> Seen:
+        heads = {"head": head} if after is None else {"head": head, "after": after}
+        known = self._ask("note", ledger, **heads)[0]
+        is_before = known.number < head.number and after in (None, known.head)
+        if is_before or (known.number == head.number and known.hash != head.hash):
             raise ConnectionError(f"Expected a receipt for line {head.number} of {self.name}, got another.")
         return known
 
@@ -469,6 +472,7 @@ class Anchor:
         self._first = Head(0, first.hash)
         self._lock = threading.Lock()
         self._noted = -1
+        self._last = self._first  # of the lines that the witness knows, the last that is the ledger's
         self._waiting: Head | None = None
         self._again_at = 0.0
 
@@ -520,7 +524,7 @@ class Anchor:
         for gap in gaps:
             self.witness.trust(gap.key, self._keys()[gap.key], instead_of=gap.noted)
         for key, head in self._keys().items():
-            self._noted = self.witness.note(key, head).number
+            self._noted = self._told(key, head, self.witness.note).number
 
     def stop(self) -> None:
         """Note the last line, so that nothing is left unnoted."""
@@ -543,17 +547,34 @@ class Anchor:
         self._waiting = max(head, self._waiting or head)
         if is_away:
             raise self._away()
+        self._noted = self._told(self.key, self._waiting, self._note_or_say).number
+        self._waiting = None
+
+    def _told(self, key: str, head: Head, note: Callable[..., Seen]) -> Seen:
+        """Note a line, and return the last one that is known; it, and each it follows, is the ledger's.
+
+        A copy that is behind, and writes many lines at once, would otherwise overtake what the witness saw.
+        """
+        known = note(key, head, after=self._last)
+        while known.head != head:
+            if not self._holds(known):
+                raise LedgerConflict(
+                    f"Expected the ledger to hold line {known.number}, which its witness {self.witness.name} "
+                    f"saw at {known.when}: another copy of it is spent from. Stop both, and find out which "
+                    "is right."
+                )
+            if known.number > head.number:
+                break
+            known = note(key, head, after=known.head)
+        self._last = known.head
+        return known
+
+    def _note_or_say(self, key: str, head: Head, *, after: Head) -> Seen:
         try:
-            known = self.witness.note(self.key, self._waiting)
+            return self.witness.note(key, head, after=after)
         except OSError as error:
             self._again_at = time.monotonic() + _PAUSE
             raise self._away() from error
-        if known.number > self._waiting.number and not self._holds(known):
-            raise LedgerConflict(
-                f"Expected the ledger to hold line {known.number}, which its witness {self.witness.name} saw "
-                f"at {known.when}: another copy of it is spent from. Stop both, and find out which is right."
-            )
-        self._noted, self._waiting = known.number, None
 
     def _holds(self, known: Seen) -> bool:
         # On a connection of its own: the ledger may be in the middle of a look when it tells us.
