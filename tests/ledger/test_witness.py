@@ -1,6 +1,7 @@
 """Witnesses remember how far a ledger came, never go back, and believe only what their key signed."""
 
 import asyncio
+import fcntl
 import itertools
 import json
 import os
@@ -159,7 +160,8 @@ def test_a_last_line_that_was_cut_short_is_ignored(path):
 
 
 def test_a_file_that_is_no_witness_is_left_alone(path):
-    for said in (b"my notes\n", b"my notes", b"SQLite format 3\0"):
+    nested = witnesses._HEADER + b"[" * 200_000 + b"\n\n\n"
+    for said in (b"my notes\n", b"my notes", b"SQLite format 3\0", nested):
         path.write_bytes(said)
         with pytest.raises(OSError, match="Nothing was written"):
             FileWitness(path).note(LEDGER, head(1))
@@ -210,12 +212,80 @@ def test_many_who_note_at_once_leave_the_highest(path, monkeypatch):
     assert last(FileWitness(path), LEDGER).head == head(79)
 
 
+def test_who_did_not_see_a_file_written_anew_reads_all_of_it(path, monkeypatch):
+    """The number of a file that is gone is given to another one, longer than what was read of the first."""
+    monkeypatch.setattr(witnesses, "_SMALL", 2000)
+    idle, busy = FileWitness(path), FileWitness(path)
+    for number in range(400):
+        busy.note(LEDGER, head(number))
+        if number % 17 == 0:
+            assert last(idle, LEDGER).number == number
+
+
+def test_a_file_that_cannot_be_written_anew_is_written_on(path, monkeypatch):
+    monkeypatch.setattr(witnesses, "_SMALL", 1000)
+    tried = []
+
+    def refuse(*given):
+        tried.append(given)
+        raise PermissionError("the folder is somebody else's")
+
+    monkeypatch.setattr(witnesses, "write_whole", refuse)
+    witness = FileWitness(path)
+    for number in range(100):
+        assert witness.note(LEDGER, head(number)).head == head(number)
+    assert 0 < len(tried) < 10
+
+
+def test_a_link_to_a_witness_stays_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(witnesses, "_SMALL", 1000)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "other" / "heads")
+    witness = FileWitness(tmp_path / "link")
+    for number in range(50):
+        witness.note(LEDGER, head(number))
+    assert (tmp_path / "link").is_symlink()
+    assert last(FileWitness(tmp_path / "other" / "heads"), LEDGER).number == 49
+
+
+def test_a_line_that_was_not_flushed_is_flushed_before_it_is_relied_on(path, monkeypatch):
+    killed, witness, flushed = FileWitness(path), FileWitness(path), []
+    killed.note(LEDGER, head(1))
+    flush = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    killed.note(LEDGER, head(2))  # as by one that is killed before it flushes
+    monkeypatch.setattr(os, "fsync", lambda file: flushed.append(flush(file)))
+    assert witness.note(LEDGER, head(2)).head == head(2)
+    assert flushed
+
+    def fail(_):
+        raise OSError("the disk")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="the disk"):
+        witness.note(LEDGER, head(3))
+    assert last(FileWitness(path), LEDGER).head == head(2)
+
+
+def test_a_file_that_another_program_holds_is_not_waited_for_for_ever(path, monkeypatch):
+    monkeypatch.setattr(witnesses, "_SECONDS", 0.1)
+    witness = FileWitness(path)
+    witness.note(LEDGER, head(1))
+    with path.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(TimeoutError, match="another program holds it"):
+            witness.note(LEDGER, head(2))
+    assert witness.note(LEDGER, head(2)).head == head(2)
+
+
 def test_other_addresses_are_refused_without_being_quoted(tmp_path):
     with pytest.raises(ValueError, match="Expected a path") as caught:
         open_witness("mysql://me:secret@host/x")
     assert "secret" not in str(caught.value)
     with pytest.raises(ValueError, match="alone"):
         open_witness(tmp_path / "heads", public_key=LEDGER)
+    with pytest.raises(ValueError, match="without a user"):
+        HttpWitness("http://:secret@host", "token", LEDGER)
     with pytest.raises(ValueError, match="the token of a witness"):
         open_witness("http://127.0.0.1:1", token_file=str(tmp_path / "none"), public_key=LEDGER)
 

@@ -15,6 +15,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -159,10 +160,10 @@ class FileWitness:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(os.path.abspath(path))
+        self._path = Path(os.path.realpath(path))  # a link stays one when the file is written anew
         self.name = self._path.name
         self._lock = threading.Lock()
-        self._read_to = (0, 0)  # the file, and how far
+        self._read_to = (0, 0, b"")  # the file, how far, and the line before that
         self._kept: dict[str, dict[int, Seen]] = {}
         self._longest = _SMALL
 
@@ -173,6 +174,7 @@ class FileWitness:
                 known = next(iter(self._newest(ledger)), None)
                 require_noted(ledger, head, known)
                 if known is not None and (known.number >= head.number or after not in (None, known.head)):
+                    os.fsync(file)  # whoever wrote it may have been killed before he did
                     return known
                 return self._append(file, ledger, head, 0 if known is None else sample())
             finally:
@@ -203,7 +205,7 @@ class FileWitness:
         while True:
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             try:
-                fcntl.flock(file, fcntl.LOCK_EX)
+                _lock(file, self.name)
                 status = os.fstat(file)
                 if self._path.exists() and os.path.samestat(status, self._path.stat()):
                     self._read(file, status.st_ino, status.st_size)
@@ -214,9 +216,11 @@ class FileWitness:
             os.close(file)  # somebody wrote it anew meanwhile
 
     def _read(self, file: int, which: int, size: int) -> None:
-        at = self._read_to[1] if self._read_to[0] == which and self._read_to[1] <= size else 0
+        known, at, line = self._read_to
+        if known != which or at > size or os.pread(file, len(line), at - len(line)) != line:
+            at = 0  # another file, which may have the number of one that is gone
         if not at:
-            self._kept, at = {}, len(_HEADER)
+            self._kept, at, line = {}, len(_HEADER), _HEADER
             start = os.pread(file, at, 0)
             if start != _HEADER:
                 if not _HEADER.startswith(start):
@@ -224,7 +228,7 @@ class FileWitness:
                 os.ftruncate(file, 0)
                 _write(file, _HEADER, self.name)
                 sync_folder(self._path.parent)
-        lines = os.pread(file, max(0, size - at), at).split(b"\n")
+        before, lines = line, os.pread(file, max(0, size - at), at).split(b"\n")
         for n, line in enumerate(lines):
             is_last = n == len(lines) - 1 or (n == len(lines) - 2 and not lines[-1])
             try:
@@ -238,7 +242,8 @@ class FileWitness:
                 break
             self._keep(*found)
             at += len(line) + 1
-        self._read_to = which, at
+            before = line + b"\n"
+        self._read_to = which, at, before
 
     def _keep(self, ledger: str, slot: int, seen: Seen) -> None:
         if not slot:
@@ -247,10 +252,15 @@ class FileWitness:
 
     def _append(self, file: int, ledger: str, head: Head, slot: int) -> Seen:
         seen = Seen(*head, now())
-        line = _line(ledger, slot, seen)
-        _write(file, line, self.name)
+        line, (which, at, _) = _line(ledger, slot, seen), self._read_to
+        try:
+            _write(file, line, self.name)
+        except OSError:
+            with suppress(OSError):  # what may not be on the disk must not be taken for what is
+                os.ftruncate(file, at)
+            raise
         self._keep(ledger, slot, seen)
-        self._read_to = self._read_to[0], self._read_to[1] + len(line)
+        self._read_to = which, at + len(line), line
         if self._read_to[1] > self._longest:
             # By number: what was trusted comes first again.
             said = [
@@ -258,13 +268,31 @@ class FileWitness:
                 for ledger, kept in self._kept.items()
                 for slot, seen in sorted(kept.items(), key=lambda item: item[1].number)
             ]
-            write_whole(self._path, b"".join([_HEADER, *said]))
             self._longest = max(_SMALL, 2 * sum(map(len, said)))
+            try:
+                write_whole(self._path, b"".join([_HEADER, *said]))
+            except OSError:  # it is noted all the same, in a file that stays long for a while
+                self._longest = 2 * self._read_to[1]
         return seen
 
 
 def _line(ledger: str, slot: int, seen: Seen) -> bytes:
     return (canonical([ledger, slot, *seen]) + "\n").encode("ascii")
+
+
+def _lock(file: int, name: str) -> None:
+    """Wait for a file, but not for ever: whoever holds it may have been stopped."""
+    until = time.monotonic() + _SECONDS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise TimeoutError(
+                    f"Expected {name} to be free within {_SECONDS:g} s, another program holds it."
+                ) from None
+            time.sleep(0.001)
 
 
 def _write(file: int, content: bytes, name: str) -> None:
@@ -282,7 +310,7 @@ def _parsed(line: bytes, name: str) -> tuple[str, int, Seen]:
         ledger, slot, number, digest, when = json.loads(line)
         require_noted(ledger, Head(int(number), digest), None)
         return ledger, int(slot), Seen(int(number), digest, str(when))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise _not_ours(name) from None
 
 
@@ -302,7 +330,7 @@ class HttpWitness:
 
     def __init__(self, url: str, token: str, public_key: str, *, timeout: float = _SECONDS) -> None:
         parts = urlsplit(url)
-        if not parts.hostname or parts.username or not token:
+        if not parts.hostname or "@" in parts.netloc or not token:
             raise ValueError(
                 "Expected http://host:port for a witness, without a user, and a token of its own."
             )
