@@ -1,6 +1,7 @@
 """Witnesses remember how far a ledger came, never go back, and believe only what their key signed."""
 
 import asyncio
+import contextlib
 import fcntl
 import itertools
 import json
@@ -8,6 +9,7 @@ import os
 import secrets
 import socket
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -403,6 +405,40 @@ def test_requests_that_are_none_change_nothing(served, sent):
         said = line.recv(1000)
     assert said == b"" or said.split()[1] in (b"400", b"401")
     assert client(served).note(LEDGER, head(1)).number == 1
+
+
+@pytest.mark.parametrize(
+    "drop", [b"HTTP/1.1 100 Continue\r\n\r\n", b"x", b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n"]
+)
+def test_a_server_whose_answer_never_ends_is_not_waited_for(served, drop):
+    with socket.create_server(("127.0.0.1", 0)) as slow:
+
+        def drip():
+            line, _ = slow.accept()
+            with line, contextlib.suppress(OSError):
+                while True:
+                    line.sendall(drop)
+                    time.sleep(0.05)
+
+        threading.Thread(target=drip, daemon=True).start()
+        witness = HttpWitness(
+            f"http://127.0.0.1:{slow.getsockname()[1]}", "token", served[0].public_key, timeout=0.5
+        )
+        begun = time.monotonic()
+        with pytest.raises(ConnectionError, match="it does not"):
+            witness.note(LEDGER, head(1))
+        assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("secret", ["token", "signing.key"])
+def test_a_secret_that_was_cut_short_is_none(tmp_path, secret):
+    """A disk that was full at the first start leaves an empty file, and an empty token is known to all."""
+    pytest.importorskip("cryptography")
+    from tellers.ledger._witness_server import WitnessServer
+
+    (tmp_path / secret).touch(0o600)
+    with pytest.raises(ValueError, match="cut short"):
+        WitnessServer(tmp_path)
 
 
 def test_who_is_slow_is_let_go_and_others_are_answered(served, monkeypatch):

@@ -19,6 +19,7 @@ import asyncio
 import hmac
 import json
 import os
+import re
 import secrets
 import signal
 from collections.abc import Callable
@@ -45,9 +46,9 @@ class WitnessServer:
         for file in (self.token_file, key_file):
             _make_secret(file)
         make = "tellers witness serve"
-        self._token = read_owned(self.token_file, "the token of a witness", make, most=256).encode()
-        seed = bytes.fromhex(read_owned(key_file, "the signing key of a witness", make, most=256))
-        self._key = ed25519().Ed25519PrivateKey.from_private_bytes(seed)
+        self._token = _whole(read_owned(self.token_file, "the token of a witness", make, most=256)).encode()
+        seed = _whole(read_owned(key_file, "the signing key of a witness", make, most=256))
+        self._key = ed25519().Ed25519PrivateKey.from_private_bytes(bytes.fromhex(seed))
         self.public_key: str = self._key.public_key().public_bytes_raw().hex()
         self._witness = FileWitness(folder / "heads")
         self._n_open = 0
@@ -129,6 +130,16 @@ def _head(said: Any) -> Head:
     if not isinstance(number, int) or not isinstance(digest, str):
         raise TypeError("Expected a number and a hash.")
     return Head(number, digest)
+
+
+def _whole(secret: str) -> str:
+    if not re.fullmatch("[0-9a-f]{64}", secret):
+        raise ValueError(
+            "Expected 64 hexadecimal digits in the files token and signing.key of a witness, got something "
+            "else: one was cut short, or changed. Remove it; the next start makes another, for services to "
+            "be told of."
+        )
+    return secret
 
 
 def _make_secret(file: Path) -> None:

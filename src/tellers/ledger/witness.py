@@ -12,6 +12,7 @@ import json
 import os
 import re
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -340,6 +341,7 @@ class HttpWitness:
         self.name = f"{parts.scheme}://{parts.netloc}"
         self._path = parts.path or "/"
         self._connect = partial(kind, parts.hostname, parts.port, timeout=timeout)
+        self._seconds = timeout
         self._token, self._key = token.encode(), read_public_key(public_key)
 
     def note(self, ledger: str, head: Head, *, after: Head | None = None) -> Seen:
@@ -360,15 +362,25 @@ class HttpWitness:
         mark = secrets.token_hex(16)
         body = canonical({"do": do, "ledger": ledger, "mark": mark, **heads}).encode("ascii")
         sent = {"Authorization": f"HMAC {proof(self._token, body)}", "Connection": "close"}
-        connection = self._connect()
+        connection, until = self._connect(), time.monotonic() + self._seconds
+        ends = None
         try:
+            connection.connect()
+            # The connection's own timeout is one for each byte.
+            ends = threading.Timer(until - time.monotonic(), _cut, [connection.sock])
+            ends.daemon = True
+            ends.start()
             connection.request("POST", self._path, body, sent)
             reply = connection.getresponse()
             status, said = reply.status, reply.read(_MOST_BYTES)
             signature = reply.headers.get("Tellers-Signature", "")
+            if time.monotonic() >= until:
+                raise TimeoutError
         except (OSError, http.client.HTTPException) as error:
             raise ConnectionError(f"Expected the witness at {self.name} to answer, it does not.") from error
         finally:
+            if ends is not None:
+                ends.cancel()
             connection.close()
         if status == 401:
             raise ConnectionError(f"Expected the token of the witness at {self.name}, it knows another.")
@@ -387,6 +399,11 @@ class HttpWitness:
         if status != 200:
             raise ConnectionError(f"Expected the witness at {self.name} to answer, it could not: {status}.")
         return [Seen(int(number), str(digest), str(when)) for number, digest, when in told["history"]]
+
+
+def _cut(connection: socket.socket) -> None:
+    with suppress(OSError):
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 def proof(token: bytes, body: bytes) -> str:
