@@ -602,7 +602,7 @@ class Anchor:
         """
         known = note(key, head, after=self._last)
         while known.head != head:
-            if not self._holds(known):
+            if not self.ledger.holds(known.head):
                 raise LedgerConflict(
                     f"Expected the ledger to hold line {known.number}, which its witness {self.witness.name} "
                     f"saw at {known.when}: another copy of it is spent from. Stop both, and find out which "
@@ -620,11 +620,6 @@ class Anchor:
         except OSError as error:
             self._again_at = time.monotonic() + _PAUSE
             raise self._away() from error
-
-    def _holds(self, known: Seen) -> bool:
-        # On a connection of its own: the ledger may be in the middle of a look when it tells us.
-        with self.ledger._reading() as store:
-            return [line.hash for line in store.numbered([known.number])] == [known.hash]
 
     def _away(self) -> Unwitnessed:
         return Unwitnessed(
