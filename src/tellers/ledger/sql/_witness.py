@@ -105,5 +105,8 @@ def open_database(url: str, *, timeout: float) -> TableWitness:
     try:
         make_table(engine)
     except sa.exc.DBAPIError as error:
-        raise ConnectionError(f"Expected a witness in {shown(place)}, could not open or make it.") from error
+        raise ConnectionError(
+            f"Expected a witness in {shown(place)}, could not open or make it. Is the database there, and "
+            "may its user make a table in it?"
+        ) from error
     return TableWitness(begin, name=shown(place))
