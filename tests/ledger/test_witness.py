@@ -128,7 +128,8 @@ def test_history_reaches_back(witness):
 
 
 @pytest.mark.parametrize(
-    ("ledger", "noted"), [("x", head(1)), (LEDGER, Head(1, "no")), (LEDGER, Head(-1, OTHER))]
+    ("ledger", "noted"),
+    [("x", head(1)), (LEDGER, Head(1, "no")), (LEDGER, Head(-1, OTHER)), (LEDGER, Head(2**63, OTHER))],
 )
 def test_what_is_no_line_is_not_noted(witness, ledger, noted):
     with pytest.raises((ValueError, ConnectionError)):

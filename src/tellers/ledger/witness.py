@@ -138,7 +138,7 @@ def sample() -> int:
 
 def require_noted(ledger: str, head: Head, known: Seen | None) -> None:
     """Refuse a line that contradicts the last one that is known."""
-    if not _HEX.fullmatch(ledger) or not _HEX.fullmatch(head.hash) or head.number < 0:
+    if not _HEX.fullmatch(ledger) or not _HEX.fullmatch(head.hash) or not 0 <= head.number < 2**63:
         raise ValueError("Expected 64 hexadecimal digits for a ledger and for its line, and a number from 0.")
     if known is not None and known.number == head.number and known.hash != head.hash:
         raise LedgerConflict(
