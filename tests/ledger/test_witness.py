@@ -1,12 +1,15 @@
 """Witnesses remember how far a ledger came, never go back, and believe only what their key signed."""
 
 import asyncio
+import contextlib
+import fcntl
 import itertools
 import json
 import os
 import secrets
 import socket
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -90,6 +93,16 @@ def test_a_witness_never_goes_back(witness):
     assert last(witness, OTHER) is None
 
 
+def test_a_witness_notes_nothing_for_who_does_not_know_what_it_saw(witness):
+    assert witness.note(LEDGER, head(3), after=head(1)).head == head(3)  # it knew nothing
+    assert witness.note(LEDGER, head(5), after=head(3)).head == head(5)
+    # Two that went on from line 3: the other one is told of line 5, also if it wrote more at once.
+    assert witness.note(LEDGER, head(9, "1"), after=head(3)).head == head(5)
+    assert witness.note(LEDGER, head(9, "1"), after=head(5, "1")).head == head(5)
+    assert last(witness, LEDGER).head == head(5)
+    assert witness.note(LEDGER, head(9), after=head(5)).head == head(9)
+
+
 def test_a_witness_begins_anew_only_where_it_is_told_what_is_given_up(witness):
     witness.note(LEDGER, head(50))
     witness.note(OTHER, head(3))
@@ -115,7 +128,8 @@ def test_history_reaches_back(witness):
 
 
 @pytest.mark.parametrize(
-    ("ledger", "noted"), [("x", head(1)), (LEDGER, Head(1, "no")), (LEDGER, Head(-1, OTHER))]
+    ("ledger", "noted"),
+    [("x", head(1)), (LEDGER, Head(1, "no")), (LEDGER, Head(-1, OTHER)), (LEDGER, Head(2**63, OTHER))],
 )
 def test_what_is_no_line_is_not_noted(witness, ledger, noted):
     with pytest.raises((ValueError, ConnectionError)):
@@ -149,7 +163,8 @@ def test_a_last_line_that_was_cut_short_is_ignored(path):
 
 
 def test_a_file_that_is_no_witness_is_left_alone(path):
-    for said in (b"my notes\n", b"my notes", b"SQLite format 3\0"):
+    nested = witnesses._HEADER + b"[" * 200_000 + b"\n\n\n"
+    for said in (b"my notes\n", b"my notes", b"SQLite format 3\0", nested):
         path.write_bytes(said)
         with pytest.raises(OSError, match="Nothing was written"):
             FileWitness(path).note(LEDGER, head(1))
@@ -200,12 +215,80 @@ def test_many_who_note_at_once_leave_the_highest(path, monkeypatch):
     assert last(FileWitness(path), LEDGER).head == head(79)
 
 
+def test_who_did_not_see_a_file_written_anew_reads_all_of_it(path, monkeypatch):
+    """The number of a file that is gone is given to another one, longer than what was read of the first."""
+    monkeypatch.setattr(witnesses, "_SMALL", 2000)
+    idle, busy = FileWitness(path), FileWitness(path)
+    for number in range(400):
+        busy.note(LEDGER, head(number))
+        if number % 17 == 0:
+            assert last(idle, LEDGER).number == number
+
+
+def test_a_file_that_cannot_be_written_anew_is_written_on(path, monkeypatch):
+    monkeypatch.setattr(witnesses, "_SMALL", 1000)
+    tried = []
+
+    def refuse(*given):
+        tried.append(given)
+        raise PermissionError("the folder is somebody else's")
+
+    monkeypatch.setattr(witnesses, "write_whole", refuse)
+    witness = FileWitness(path)
+    for number in range(100):
+        assert witness.note(LEDGER, head(number)).head == head(number)
+    assert 0 < len(tried) < 10
+
+
+def test_a_link_to_a_witness_stays_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(witnesses, "_SMALL", 1000)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "other" / "heads")
+    witness = FileWitness(tmp_path / "link")
+    for number in range(50):
+        witness.note(LEDGER, head(number))
+    assert (tmp_path / "link").is_symlink()
+    assert last(FileWitness(tmp_path / "other" / "heads"), LEDGER).number == 49
+
+
+def test_a_line_that_was_not_flushed_is_flushed_before_it_is_relied_on(path, monkeypatch):
+    killed, witness, flushed = FileWitness(path), FileWitness(path), []
+    killed.note(LEDGER, head(1))
+    flush = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    killed.note(LEDGER, head(2))  # as by one that is killed before it flushes
+    monkeypatch.setattr(os, "fsync", lambda file: flushed.append(flush(file)))
+    assert witness.note(LEDGER, head(2)).head == head(2)
+    assert flushed
+
+    def fail(_):
+        raise OSError("the disk")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="the disk"):
+        witness.note(LEDGER, head(3))
+    assert last(FileWitness(path), LEDGER).head == head(2)
+
+
+def test_a_file_that_another_program_holds_is_not_waited_for_for_ever(path, monkeypatch):
+    monkeypatch.setattr(witnesses, "_SECONDS", 0.1)
+    witness = FileWitness(path)
+    witness.note(LEDGER, head(1))
+    with path.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(TimeoutError, match="another program holds it"):
+            witness.note(LEDGER, head(2))
+    assert witness.note(LEDGER, head(2)).head == head(2)
+
+
 def test_other_addresses_are_refused_without_being_quoted(tmp_path):
     with pytest.raises(ValueError, match="Expected a path") as caught:
         open_witness("mysql://me:secret@host/x")
     assert "secret" not in str(caught.value)
     with pytest.raises(ValueError, match="alone"):
         open_witness(tmp_path / "heads", public_key=LEDGER)
+    with pytest.raises(ValueError, match="without a user"):
+        HttpWitness("http://:secret@host", "token", LEDGER)
     with pytest.raises(ValueError, match="the token of a witness"):
         open_witness("http://127.0.0.1:1", token_file=str(tmp_path / "none"), public_key=LEDGER)
 
@@ -325,6 +408,40 @@ def test_requests_that_are_none_change_nothing(served, sent):
     assert client(served).note(LEDGER, head(1)).number == 1
 
 
+@pytest.mark.parametrize(
+    "drop", [b"HTTP/1.1 100 Continue\r\n\r\n", b"x", b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n"]
+)
+def test_a_server_whose_answer_never_ends_is_not_waited_for(served, drop):
+    with socket.create_server(("127.0.0.1", 0)) as slow:
+
+        def drip():
+            line, _ = slow.accept()
+            with line, contextlib.suppress(OSError):
+                while True:
+                    line.sendall(drop)
+                    time.sleep(0.05)
+
+        threading.Thread(target=drip, daemon=True).start()
+        witness = HttpWitness(
+            f"http://127.0.0.1:{slow.getsockname()[1]}", "token", served[0].public_key, timeout=0.5
+        )
+        begun = time.monotonic()
+        with pytest.raises(ConnectionError, match="it does not"):
+            witness.note(LEDGER, head(1))
+        assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("secret", ["token", "signing.key"])
+def test_a_secret_that_was_cut_short_is_none(tmp_path, secret):
+    """A disk that was full at the first start leaves an empty file, and an empty token is known to all."""
+    pytest.importorskip("cryptography")
+    from tellers.ledger._witness_server import WitnessServer
+
+    (tmp_path / secret).touch(0o600)
+    with pytest.raises(ValueError, match="cut short"):
+        WitnessServer(tmp_path)
+
+
 def test_who_is_slow_is_let_go_and_others_are_answered(served, monkeypatch):
     from tellers.ledger import _witness_server
 
@@ -347,10 +464,10 @@ class Away:
     is_away: bool = False
     name: str = "a witness"
 
-    def note(self, ledger, head):
+    def note(self, ledger, head, *, after=None):
         if self.is_away:
             raise ConnectionError("away")
-        return self.witness.note(ledger, head)
+        return self.witness.note(ledger, head, after=after)
 
     def history(self, ledger):
         return self.witness.history(ledger)
@@ -434,6 +551,47 @@ def test_a_second_copy_that_is_behind_is_noticed_at_its_first_answer(spent, tmp_
     spend(ledger)
     Anchor(ledger, FileWitness(path))(ledger.head)
     late(earlier)
+
+
+def test_a_copy_that_writes_many_lines_at_once_does_not_overtake_the_other(spent, tmp_path, path):
+    ledger, _, _ = spent
+    ledger.close()
+    (tmp_path / "copy.db").write_bytes((tmp_path / "spend.db").read_bytes())
+    copy = open_ledger(tmp_path / "copy.db")
+    one, other = (Anchor(each, FileWitness(path)) for each in (ledger, copy))
+    for anchor in (one, other):
+        anchor.start()
+    spend(ledger, 2)
+    one(ledger.head)
+    spend(copy, 5)
+    for _ in range(2):
+        with pytest.raises(LedgerConflict, match="another copy"):
+            other(copy.head)
+        spend(copy, 5)
+    with pytest.raises(LedgerConflict, match="another line"):
+        Anchor(copy, FileWitness(path)).start()
+    spend(ledger)
+    one(ledger.head)
+    assert last(FileWitness(path), one.key).head == ledger.head
+
+
+def test_a_copy_that_is_overtaken_while_it_starts_is_noticed(spent, tmp_path, path, monkeypatch):
+    ledger, _, _ = spent
+    ledger.close()
+    (tmp_path / "copy.db").write_bytes((tmp_path / "spend.db").read_bytes())
+    copy, one = open_ledger(tmp_path / "copy.db"), Anchor(ledger, FileWitness(path))
+    one.start()
+    anchor = Anchor(copy, FileWitness(path))
+    require = anchor.require
+
+    def slowly():
+        require()
+        spend(ledger, 3)
+        one(ledger.head)
+
+    monkeypatch.setattr(anchor, "require", slowly)
+    with pytest.raises(LedgerConflict, match="another copy"):
+        anchor.start()
 
 
 class Agreed:

@@ -1,6 +1,7 @@
 """No answer leaves a service that its witness does not know of, and no ledger without it is served."""
 
 import json
+import secrets
 import shutil
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 
 from tellers import open_ledger
 from tellers.errors import LedgerConflict
-from tellers.ledger.witness import FileWitness, last
+from tellers.ledger.witness import FileWitness, last, open_witness
 from tellers.service import Client, WitnessConfig, create_app, parse_settings
 from tellers.service._ledger import ledger_id
 
@@ -69,10 +70,10 @@ class Away:
     def __init__(self, witness):
         self.witness, self.name, self.is_away = witness, witness.name, False
 
-    def note(self, ledger, head):
+    def note(self, ledger, head, *, after=None):
         if self.is_away:
             raise ConnectionError("witness.example is away")
-        return self.witness.note(ledger, head)
+        return self.witness.note(ledger, head, after=after)
 
 
 def asked(client, who, key):
@@ -178,6 +179,13 @@ def test_a_witness_in_a_database(place, alice, own_database):
         assert [each.head for each in anchor.witness.history(anchor.key)] == [anchor.ledger.head]
         assert seen.when.endswith("+00:00")
     create_app(settings, log_stream=place.log).state.service.labels.close()
+
+
+def test_a_database_in_which_no_table_may_be_made_is_no_witness(postgres, own_database):
+    name, role = own_database.rpartition("/")[2], f"nobody_{secrets.token_hex(4)}"
+    postgres.sql(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
+    with pytest.raises(ConnectionError, match="may its user make a table"):
+        open_witness(postgres.url(name, user=role, password="x"))
 
 
 @pytest.mark.parametrize(

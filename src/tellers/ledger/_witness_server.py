@@ -9,14 +9,17 @@ private: numbers and hashes of lines. A request is
 
     {"do": "note", "ledger": ..., "head": [number, hash], "mark": ...}
 
-where `do` is note, history or trust, which also has `instead_of`. The answer repeats `mark` and `ledger`, has
-`history`, a list of [number, hash, time], newest first, and is signed (Ed25519) in Tellers-Signature.
+where `do` is note, history or trust. A trust says `instead_of`, and a note may say `after`, the last line
+that the sender knows of; where the witness knows another, a note changes nothing. The answer repeats `mark`
+and `ledger`, has `history`, a list of [number, hash, time], newest first, and is signed (Ed25519) in
+Tellers-Signature.
 """
 
 import asyncio
 import hmac
 import json
 import os
+import re
 import secrets
 import signal
 from collections.abc import Callable
@@ -43,9 +46,9 @@ class WitnessServer:
         for file in (self.token_file, key_file):
             _make_secret(file)
         make = "tellers witness serve"
-        self._token = read_owned(self.token_file, "the token of a witness", make, most=256).encode()
-        seed = bytes.fromhex(read_owned(key_file, "the signing key of a witness", make, most=256))
-        self._key = ed25519().Ed25519PrivateKey.from_private_bytes(seed)
+        self._token = _whole(read_owned(self.token_file, "the token of a witness", make, most=256)).encode()
+        seed = _whole(read_owned(key_file, "the signing key of a witness", make, most=256))
+        self._key = ed25519().Ed25519PrivateKey.from_private_bytes(bytes.fromhex(seed))
         self.public_key: str = self._key.public_key().public_bytes_raw().hex()
         self._witness = FileWitness(folder / "heads")
         self._n_open = 0
@@ -77,7 +80,8 @@ class WitnessServer:
             self._witness.trust(ledger, head, instead_of=Seen(*_head(said["instead_of"]), ""))
         elif said["do"] != "note":
             raise ValueError(said["do"])
-        return [self._witness.note(ledger, head)]
+        after = said.get("after")
+        return [self._witness.note(ledger, head, after=None if after is None else _head(after))]
 
     async def serve(self, host: str, port: int, *, ready: Callable[[int], object]) -> None:
         """Answer until the process is told to stop; `ready` is told the port."""
@@ -126,6 +130,16 @@ def _head(said: Any) -> Head:
     if not isinstance(number, int) or not isinstance(digest, str):
         raise TypeError("Expected a number and a hash.")
     return Head(number, digest)
+
+
+def _whole(secret: str) -> str:
+    if not re.fullmatch("[0-9a-f]{64}", secret):
+        raise ValueError(
+            "Expected 64 hexadecimal digits in the files token and signing.key of a witness, got something "
+            "else: one was cut short, or changed. Remove it; the next start makes another, for services to "
+            "be told of."
+        )
+    return secret
 
 
 def _make_secret(file: Path) -> None:

@@ -12,9 +12,11 @@ import json
 import os
 import re
 import secrets
+import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -67,11 +69,12 @@ class Witness(Protocol):
 
     name: str
 
-    def note(self, ledger: str, head: Head) -> Seen:
+    def note(self, ledger: str, head: Head, *, after: Head | None = None) -> Seen:
         """Remember a line, durably, and return the last one that is known.
 
         A lower number than is known changes nothing; the same number with another hash is a second history,
-        and a LedgerConflict. Whoever cannot remember it now raises an OSError.
+        and a LedgerConflict. Nothing changes either where a line is known and it is not `after`, the one
+        that whoever notes knows to be the ledger's. Whoever cannot remember it now raises an OSError.
         """
         ...
 
@@ -135,7 +138,7 @@ def sample() -> int:
 
 def require_noted(ledger: str, head: Head, known: Seen | None) -> None:
     """Refuse a line that contradicts the last one that is known."""
-    if not _HEX.fullmatch(ledger) or not _HEX.fullmatch(head.hash) or head.number < 0:
+    if not _HEX.fullmatch(ledger) or not _HEX.fullmatch(head.hash) or not 0 <= head.number < 2**63:
         raise ValueError("Expected 64 hexadecimal digits for a ledger and for its line, and a number from 0.")
     if known is not None and known.number == head.number and known.hash != head.hash:
         raise LedgerConflict(
@@ -158,20 +161,21 @@ class FileWitness:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(os.path.abspath(path))
+        self._path = Path(os.path.realpath(path))  # a link stays one when the file is written anew
         self.name = self._path.name
         self._lock = threading.Lock()
-        self._read_to = (0, 0)  # the file, and how far
+        self._read_to = (0, 0, b"")  # the file, how far, and the line before that
         self._kept: dict[str, dict[int, Seen]] = {}
         self._longest = _SMALL
 
-    def note(self, ledger: str, head: Head) -> Seen:
+    def note(self, ledger: str, head: Head, *, after: Head | None = None) -> Seen:
         with self._lock:
             file = self._open()
             try:
                 known = next(iter(self._newest(ledger)), None)
                 require_noted(ledger, head, known)
-                if known is not None and known.number >= head.number:
+                if known is not None and (known.number >= head.number or after not in (None, known.head)):
+                    os.fsync(file)  # whoever wrote it may have been killed before he did
                     return known
                 return self._append(file, ledger, head, 0 if known is None else sample())
             finally:
@@ -202,7 +206,7 @@ class FileWitness:
         while True:
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             try:
-                fcntl.flock(file, fcntl.LOCK_EX)
+                _lock(file, self.name)
                 status = os.fstat(file)
                 if self._path.exists() and os.path.samestat(status, self._path.stat()):
                     self._read(file, status.st_ino, status.st_size)
@@ -213,9 +217,11 @@ class FileWitness:
             os.close(file)  # somebody wrote it anew meanwhile
 
     def _read(self, file: int, which: int, size: int) -> None:
-        at = self._read_to[1] if self._read_to[0] == which and self._read_to[1] <= size else 0
+        known, at, line = self._read_to
+        if known != which or at > size or os.pread(file, len(line), at - len(line)) != line:
+            at = 0  # another file, which may have the number of one that is gone
         if not at:
-            self._kept, at = {}, len(_HEADER)
+            self._kept, at, line = {}, len(_HEADER), _HEADER
             start = os.pread(file, at, 0)
             if start != _HEADER:
                 if not _HEADER.startswith(start):
@@ -223,7 +229,7 @@ class FileWitness:
                 os.ftruncate(file, 0)
                 _write(file, _HEADER, self.name)
                 sync_folder(self._path.parent)
-        lines = os.pread(file, max(0, size - at), at).split(b"\n")
+        before, lines = line, os.pread(file, max(0, size - at), at).split(b"\n")
         for n, line in enumerate(lines):
             is_last = n == len(lines) - 1 or (n == len(lines) - 2 and not lines[-1])
             try:
@@ -237,7 +243,8 @@ class FileWitness:
                 break
             self._keep(*found)
             at += len(line) + 1
-        self._read_to = which, at
+            before = line + b"\n"
+        self._read_to = which, at, before
 
     def _keep(self, ledger: str, slot: int, seen: Seen) -> None:
         if not slot:
@@ -246,10 +253,15 @@ class FileWitness:
 
     def _append(self, file: int, ledger: str, head: Head, slot: int) -> Seen:
         seen = Seen(*head, now())
-        line = _line(ledger, slot, seen)
-        _write(file, line, self.name)
+        line, (which, at, _) = _line(ledger, slot, seen), self._read_to
+        try:
+            _write(file, line, self.name)
+        except OSError:
+            with suppress(OSError):  # what may not be on the disk must not be taken for what is
+                os.ftruncate(file, at)
+            raise
         self._keep(ledger, slot, seen)
-        self._read_to = self._read_to[0], self._read_to[1] + len(line)
+        self._read_to = which, at + len(line), line
         if self._read_to[1] > self._longest:
             # By number: what was trusted comes first again.
             said = [
@@ -257,13 +269,31 @@ class FileWitness:
                 for ledger, kept in self._kept.items()
                 for slot, seen in sorted(kept.items(), key=lambda item: item[1].number)
             ]
-            write_whole(self._path, b"".join([_HEADER, *said]))
             self._longest = max(_SMALL, 2 * sum(map(len, said)))
+            try:
+                write_whole(self._path, b"".join([_HEADER, *said]))
+            except OSError:  # it is noted all the same, in a file that stays long for a while
+                self._longest = 2 * self._read_to[1]
         return seen
 
 
 def _line(ledger: str, slot: int, seen: Seen) -> bytes:
     return (canonical([ledger, slot, *seen]) + "\n").encode("ascii")
+
+
+def _lock(file: int, name: str) -> None:
+    """Wait for a file, but not for ever: whoever holds it may have been stopped."""
+    until = time.monotonic() + _SECONDS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise TimeoutError(
+                    f"Expected {name} to be free within {_SECONDS:g} s, another program holds it."
+                ) from None
+            time.sleep(0.001)
 
 
 def _write(file: int, content: bytes, name: str) -> None:
@@ -281,7 +311,7 @@ def _parsed(line: bytes, name: str) -> tuple[str, int, Seen]:
         ledger, slot, number, digest, when = json.loads(line)
         require_noted(ledger, Head(int(number), digest), None)
         return ledger, int(slot), Seen(int(number), digest, str(when))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise _not_ours(name) from None
 
 
@@ -301,7 +331,7 @@ class HttpWitness:
 
     def __init__(self, url: str, token: str, public_key: str, *, timeout: float = _SECONDS) -> None:
         parts = urlsplit(url)
-        if not parts.hostname or parts.username or not token:
+        if not parts.hostname or "@" in parts.netloc or not token:
             raise ValueError(
                 "Expected http://host:port for a witness, without a user, and a token of its own."
             )
@@ -311,11 +341,14 @@ class HttpWitness:
         self.name = f"{parts.scheme}://{parts.netloc}"
         self._path = parts.path or "/"
         self._connect = partial(kind, parts.hostname, parts.port, timeout=timeout)
+        self._seconds = timeout
         self._token, self._key = token.encode(), read_public_key(public_key)
 
-    def note(self, ledger: str, head: Head) -> Seen:
-        known = self._ask("note", ledger, head=head)[0]
-        if known.number < head.number or (known.number == head.number and known.hash != head.hash):
+    def note(self, ledger: str, head: Head, *, after: Head | None = None) -> Seen:
+        heads = {"head": head} if after is None else {"head": head, "after": after}
+        known = self._ask("note", ledger, **heads)[0]
+        is_before = known.number < head.number and after in (None, known.head)
+        if is_before or (known.number == head.number and known.hash != head.hash):
             raise ConnectionError(f"Expected a receipt for line {head.number} of {self.name}, got another.")
         return known
 
@@ -329,15 +362,25 @@ class HttpWitness:
         mark = secrets.token_hex(16)
         body = canonical({"do": do, "ledger": ledger, "mark": mark, **heads}).encode("ascii")
         sent = {"Authorization": f"HMAC {proof(self._token, body)}", "Connection": "close"}
-        connection = self._connect()
+        connection, until = self._connect(), time.monotonic() + self._seconds
+        ends = None
         try:
+            connection.connect()
+            # The connection's own timeout is one for each byte.
+            ends = threading.Timer(until - time.monotonic(), _cut, [connection.sock])
+            ends.daemon = True
+            ends.start()
             connection.request("POST", self._path, body, sent)
             reply = connection.getresponse()
             status, said = reply.status, reply.read(_MOST_BYTES)
             signature = reply.headers.get("Tellers-Signature", "")
+            if time.monotonic() >= until:
+                raise TimeoutError
         except (OSError, http.client.HTTPException) as error:
             raise ConnectionError(f"Expected the witness at {self.name} to answer, it does not.") from error
         finally:
+            if ends is not None:
+                ends.cancel()
             connection.close()
         if status == 401:
             raise ConnectionError(f"Expected the token of the witness at {self.name}, it knows another.")
@@ -356,6 +399,11 @@ class HttpWitness:
         if status != 200:
             raise ConnectionError(f"Expected the witness at {self.name} to answer, it could not: {status}.")
         return [Seen(int(number), str(digest), str(when)) for number, digest, when in told["history"]]
+
+
+def _cut(connection: socket.socket) -> None:
+    with suppress(OSError):
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 def proof(token: bytes, body: bytes) -> str:
@@ -469,6 +517,7 @@ class Anchor:
         self._first = Head(0, first.hash)
         self._lock = threading.Lock()
         self._noted = -1
+        self._last = self._first  # of the lines that the witness knows, the last that is the ledger's
         self._waiting: Head | None = None
         self._again_at = 0.0
 
@@ -520,7 +569,7 @@ class Anchor:
         for gap in gaps:
             self.witness.trust(gap.key, self._keys()[gap.key], instead_of=gap.noted)
         for key, head in self._keys().items():
-            self._noted = self.witness.note(key, head).number
+            self._noted = self._told(key, head, self.witness.note).number
 
     def stop(self) -> None:
         """Note the last line, so that nothing is left unnoted."""
@@ -543,22 +592,34 @@ class Anchor:
         self._waiting = max(head, self._waiting or head)
         if is_away:
             raise self._away()
+        self._noted = self._told(self.key, self._waiting, self._note_or_say).number
+        self._waiting = None
+
+    def _told(self, key: str, head: Head, note: Callable[..., Seen]) -> Seen:
+        """Note a line, and return the last one that is known; it, and each it follows, is the ledger's.
+
+        A copy that is behind, and writes many lines at once, would otherwise overtake what the witness saw.
+        """
+        known = note(key, head, after=self._last)
+        while known.head != head:
+            if not self.ledger.holds(known.head):
+                raise LedgerConflict(
+                    f"Expected the ledger to hold line {known.number}, which its witness {self.witness.name} "
+                    f"saw at {known.when}: another copy of it is spent from. Stop both, and find out which "
+                    "is right."
+                )
+            if known.number > head.number:
+                break
+            known = note(key, head, after=known.head)
+        self._last = known.head
+        return known
+
+    def _note_or_say(self, key: str, head: Head, *, after: Head) -> Seen:
         try:
-            known = self.witness.note(self.key, self._waiting)
+            return self.witness.note(key, head, after=after)
         except OSError as error:
             self._again_at = time.monotonic() + _PAUSE
             raise self._away() from error
-        if known.number > self._waiting.number and not self._holds(known):
-            raise LedgerConflict(
-                f"Expected the ledger to hold line {known.number}, which its witness {self.witness.name} saw "
-                f"at {known.when}: another copy of it is spent from. Stop both, and find out which is right."
-            )
-        self._noted, self._waiting = known.number, None
-
-    def _holds(self, known: Seen) -> bool:
-        # On a connection of its own: the ledger may be in the middle of a look when it tells us.
-        with self.ledger._reading() as store:
-            return [line.hash for line in store.numbered([known.number])] == [known.hash]
 
     def _away(self) -> Unwitnessed:
         return Unwitnessed(

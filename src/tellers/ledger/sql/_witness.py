@@ -27,8 +27,9 @@ _NOTE = sa.text(
     "VALUES (:ledger, :slot, :number, :hash, CAST(CURRENT_TIMESTAMP AS VARCHAR(48))) "
     "ON CONFLICT (ledger, slot) DO UPDATE "
     "SET number = excluded.number, hash = excluded.hash, seen = excluded.seen "
-    "WHERE tellers_witness.number < excluded.number AND tellers_witness.slot < 63"
-).bindparams(sa.bindparam("ledger", type_=sa.String), sa.bindparam("hash", type_=sa.String))
+    "WHERE tellers_witness.number < excluded.number AND tellers_witness.slot < 63 "
+    "AND tellers_witness.hash = coalesce(CAST(:after AS VARCHAR(64)), tellers_witness.hash)"
+).bindparams(*(sa.bindparam(name, type_=sa.String) for name in ("ledger", "hash", "after")))
 _SEEN = sa.select(TABLE.c.number, TABLE.c.hash, TABLE.c.seen).order_by(TABLE.c.number.desc(), TABLE.c.slot)
 
 
@@ -38,11 +39,12 @@ class TableWitness:
     def __init__(self, begin: Callable[[], AbstractContextManager[sa.Connection]], *, name: str) -> None:
         self.name, self._begin = name, begin
 
-    def note(self, ledger: str, head: Head) -> Seen:
+    def note(self, ledger: str, head: Head, *, after: Head | None = None) -> Seen:
         require_noted(ledger, head, None)
-        row = {"ledger": ledger, "number": head.number, "hash": head.hash}
+        row = {"ledger": ledger, "number": head.number, "hash": head.hash, "after": None}
         with self._begin() as connection:
-            if connection.execute(_NOTE, {**row, "slot": 0}).rowcount:
+            said = None if after is None else after.hash
+            if connection.execute(_NOTE, {**row, "slot": 0, "after": said}).rowcount:
                 connection.execute(_NOTE, [{**row, "slot": slot} for slot in (sample(), _FIRST)])
                 return Seen(*head, now())
             known = self._newest(connection, ledger)[0]
@@ -62,7 +64,7 @@ class TableWitness:
                 instead_of if connection.execute(of_ledger.where(*known)).rowcount else None, instead_of
             )
             connection.execute(of_ledger)
-            row = {"ledger": ledger, "number": head.number, "hash": head.hash}
+            row = {"ledger": ledger, "number": head.number, "hash": head.hash, "after": None}
             connection.execute(_NOTE, [{**row, "slot": slot} for slot in (0, _FIRST)])
 
     def _newest(self, connection: sa.Connection, ledger: str) -> list[Seen]:
@@ -103,5 +105,8 @@ def open_database(url: str, *, timeout: float) -> TableWitness:
     try:
         make_table(engine)
     except sa.exc.DBAPIError as error:
-        raise ConnectionError(f"Expected a witness in {shown(place)}, could not open or make it.") from error
+        raise ConnectionError(
+            f"Expected a witness in {shown(place)}, could not open or make it. Is the database there, and "
+            "may its user make a table in it?"
+        ) from error
     return TableWitness(begin, name=shown(place))
