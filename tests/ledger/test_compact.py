@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import shutil
 import sqlite3
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 OLD = sorted(path.stem for path in FIXTURES.glob("*-[123].db"))
 SECURE = {"noise": "secure"}
 ONE = RdpCurve.zcdp(0.001)
+FORK = multiprocessing.get_context("fork")
 
 
 @pytest.fixture(params=OLD)
@@ -178,7 +180,7 @@ def test_a_changed_ledger_is_not_rewritten(old):
     assert [each.name for each in old.parent.iterdir()] == ["spend.db"]
 
 
-def _die(path, step):
+def _die(path, step, to=None):
     """Rewrite until a step, and end there as a process does that is killed."""
     links = []
 
@@ -187,6 +189,8 @@ def _die(path, step):
         if (step, len(links)) in (("written", 1), ("closed", 2)):
             os._exit(9)
         link(*given)
+        if (step, len(links)) in (("tried a link", 1), ("named", 2)):
+            os._exit(9)
 
     def replace(*given, replace=os.replace):
         if step == "linked":
@@ -201,19 +205,19 @@ def _die(path, step):
         same(*given)
 
     os.link, os.replace, compact._require_same_sums = link, replace, same
-    compact_ledger(path)
+    compact_ledger(path, to=to)
     os._exit(0)
 
 
-@pytest.mark.parametrize("step", ["half written", "written", "closed", "linked", "exchanged"])
+@pytest.mark.parametrize("step", ["half written", "written", "tried a link", "closed", "linked", "exchanged"])
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_crash_leaves_one_ledger_and_the_same_command_ends_it(old, step):
     before = tell(old)
-    child = multiprocessing.get_context("fork").Process(target=_die, args=(old, step))
+    child = FORK.Process(target=_die, args=(old, step))
     child.start()
     child.join(60)
     assert child.exitcode == 9
-    if step in ("half written", "written"):
+    if step in ("half written", "written", "tried a link"):
         assert tell(old) == before  # nothing has happened
     elif step == "closed":
         require_closed(old)
@@ -225,6 +229,110 @@ def test_a_crash_leaves_one_ledger_and_the_same_command_ends_it(old, step):
     aside = next(old.parent.glob("spend.version-*.db"))
     assert sorted(each.name for each in old.parent.iterdir()) == ["spend.db", aside.name]
     require_closed(aside)
+
+
+@pytest.mark.parametrize("step", ["half written", "written", "closed", "named"])
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_crash_under_another_name_never_leaves_two_to_spend_from(tmp_path, step):
+    old, new = tmp_path / "spend.db", tmp_path / "new.db"
+    shutil.copy(FIXTURES / "ledger-3.db", old)
+    before = tell(old)
+    child = FORK.Process(target=_die, args=(old, step, str(new)))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 9
+    assert new.exists() == (step == "named")
+    if step == "named":
+        with pytest.raises(LedgerConflict, match=r"rewritten into 'new\.db' before"):
+            compact_ledger(old, to=str(new))
+    else:
+        assert compact_ledger(old, to=str(new)).where == str(new)
+    assert tell(new) == before
+    require_closed(old)
+    assert sorted(each.name for each in tmp_path.glob("new*")) == ["new.db"]
+
+
+def _look(path, asked):
+    asked.recv()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN")
+    other.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    asked.send(None)
+    asked.recv()
+
+
+def _open(path, asked):
+    asked.recv()
+    try:
+        open_ledger(path, timeout=30).close()
+        asked.send("opened")
+    except LedgerConflict as error:
+        asked.send(str(error))
+
+
+@pytest.fixture
+def elsewhere():
+    """Start a process that does something when it is told to: one forked later would inherit our locks."""
+    children = []
+
+    def start(act, path):
+        ours, theirs = FORK.Pipe()
+        children.append(FORK.Process(target=act, args=(path, theirs), daemon=True))
+        children[-1].start()
+        return ours
+
+    yield start
+    for child in children:
+        child.kill()
+        child.join(60)
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_who_looks_at_the_new_one_too_early_does_not_keep_its_lines_in_a_log(old, monkeypatch, elsewhere):
+    before, same = tell(old), compact._require_same_sums
+    other = elsewhere(_look, old.with_name("spend.db.compact"))
+
+    def looked_at(*given):
+        other.send(None)
+        assert other.poll(20)
+        other.recv()
+        same(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(compact, "_require_same_sums", looked_at)
+        with pytest.raises(LedgerConflict, match=r"nobody to open spend\.db\.compact"):
+            compact_ledger(old, timeout=0.3)
+    assert [each.name for each in old.parent.iterdir()] == ["spend.db"]
+    assert tell(old) == before
+    compact_ledger(old)
+    assert tell(old) == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="locks of an open file are Linux's")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_who_comes_meanwhile_is_refused_and_does_not_wait_for_the_old_one(old, monkeypatch, elsewhere):
+    """It would begin a log of the old file beside the name of the new one."""
+    before, same = tell(old), compact._require_same_sums
+    other = elsewhere(_open, old)
+
+    def meanwhile(*given):
+        other.send(None)
+        assert other.poll(10)
+        with pytest.raises(LedgerConflict, match="being rewritten just now"):
+            open_ledger(old)
+        same(*given)
+
+    monkeypatch.setattr(compact, "_require_same_sums", meanwhile)
+    compact_ledger(old)
+    assert "being rewritten just now" in other.recv()
+    assert len(list(old.parent.iterdir())) == 2
+    assert tell(old) == before
+
+
+def test_the_new_one_is_open_to_nobody_to_whom_the_old_one_was_not(old):
+    old.chmod(0o640)
+    compact_ledger(old)
+    assert [each.stat().st_mode & 0o777 for each in old.parent.iterdir()] == [0o640] * 2
 
 
 @pytest.mark.parametrize("schema", [1, 2, 3])

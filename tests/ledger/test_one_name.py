@@ -139,6 +139,44 @@ def test_a_file_in_the_place_of_another_is_not_spent_by_who_has_the_other(path, 
             ledger.verify()
 
 
+def test_a_file_that_is_moved_to_where_a_link_leads_now_keeps_its_lines(path, tmp_path, elsewhere):
+    """The name is the same, and the file, but its log is beside the old one."""
+    for folder in ("old", "new"):
+        (tmp_path / folder).mkdir()
+    link = tmp_path / "books"
+    link.symlink_to("old")
+    with opened(link / "spend.db") as ledger:
+        ledger.reserve("a", ONE, event=SECURE)
+        (tmp_path / "old" / "spend.db").rename(tmp_path / "new" / "spend.db")
+        link.unlink()
+        link.symlink_to("new")
+        with pytest.raises(LedgerConflict, match="moved, removed or replaced"):
+            ledger.reserve("b", ONE, event=SECURE)
+        assert isinstance(elsewhere(opened_and_spent, link / "spend.db"), LedgerConflict)
+    assert opened_and_spent(link / "spend.db") == N_PAID - 1
+
+
+@pytest.mark.parametrize("ends", [["-wal"], ["-shm"], ["-wal", "-shm"]])
+def test_a_log_that_is_removed_in_use_is_not_begun_again(path, elsewhere, ends):
+    with opened(path) as ledger:
+        ledger.reserve("a", ONE, event=SECURE)
+        for end in ends:
+            path.with_name(f"spend.db{end}").unlink()
+        for _ in range(2):
+            refused = elsewhere(opened_and_spent, path)
+            assert "The log of" in str(refused)
+            with pytest.raises(LedgerConflict, match="The log of"):
+                ledger.reserve("b", ONE, event=SECURE)
+    assert opened_and_spent(path) == N_PAID - 1
+
+
+def test_a_place_with_a_name_in_other_letters_keeps_nobody_from_opening(path, monkeypatch, tmp_path):
+    mounts = tmp_path / "mounts"
+    mounts.write_bytes(b"30 1 8:1 / / rw - ext4 x rw\n31 30 0:9 / /media/caf\xe9 rw - vfat x rw\n")
+    monkeypatch.setattr(_inode, "MOUNTS", mounts)
+    opened_and_closed(path)
+
+
 MOUNTED = """
 import sys
 sys.path[:0] = sys.argv[1].split(":")

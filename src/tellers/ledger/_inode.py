@@ -26,7 +26,10 @@ from ..errors import LedgerConflict
 # These locks belong to the open file, and not to the process as SQLite's do: they hold against everybody, and
 # closing another descriptor does not lose them.
 _NAMES, _N_NAMES = 2**61, 2**40
-_QUEUE = 2**61 - 1
+# So is a log: whoever uses one that was removed holds another byte than who would begin a new one.
+_LOGS = _NAMES + _N_NAMES
+_LOOKS = 20
+_QUEUE, _ALONE = 2**61 - 1, 2**61 - 2
 # One of the bytes that SQLite locks for itself: who closes a ledger as the last one locks them all, empties
 # the log into the file, and removes it. A process that opened and closed the file by itself, for a copy, say,
 # has lost SQLite's lock, and would go on writing to a log that is gone. So there is a lock of our own on it.
@@ -46,9 +49,12 @@ class _OpenFile:
 
     descriptor: int
     name: bytes
+    real: Path
     place: tuple[int, int] = (0, 0)
     n_users: int = 0
     holds_log: bool = False
+    is_alone: bool = False
+    log: bytes | None = None
     turn: threading.Lock = field(default_factory=threading.Lock)
     waiting: "_Waiting | None" = None
 
@@ -73,8 +79,9 @@ class FileLock:
     """Holds the one name of a file while it is open, and lets programs write in the order in which they came.
 
     Guarantee: while one program has the file open under a name, whoever comes by another name is refused; so
-               is a file with a second hard link, and one that is mounted by itself. A program that waits to
-               write waits for those that came before it, and not longer than it says.
+               is a file with a second hard link, one that is mounted by itself, and one whose log was removed
+               while somebody has it open. A program that waits to write waits for those that came before it,
+               and not longer than it says.
     Assumes:   Linux, one kernel, and a file system that locks; on other systems hard links alone are seen. A
                copy of the file, or a file that was moved without its log, is not seen.
     Reference: fcntl(2), open file description locks.
@@ -100,6 +107,8 @@ class FileLock:
                 found = self._opened(real)
             elif found.name != _name(real):
                 raise _two_names(self.path)
+            elif found.is_alone:
+                raise _kept_alone(self.path)
             else:
                 _require_one_link(there, self.path)
             found.n_users += 1
@@ -110,11 +119,12 @@ class FileLock:
             descriptor = os.open(real, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
         except OSError as error:
             raise unusable(self.path, error.strerror) from error
-        found = _OpenFile(descriptor, _name(real))
+        found = _OpenFile(descriptor, _name(real), real)
         try:
             there = os.fstat(descriptor)
             _require_one_link(there, self.path)
             _take_name(found, self.path)
+            _require_one_log(found)
         except BaseException:
             os.close(descriptor)
             raise
@@ -126,6 +136,20 @@ class FileLock:
     def is_open(self) -> bool:
         return self._file is not None
 
+    def be_alone(self) -> bool:
+        """Let nobody else open the file until it is closed; say whether nobody else has it open."""
+        file = self._file
+        assert file is not None
+        with _guard:
+            if file.n_users > 1:
+                return False
+            # Who comes takes a name and looks for this: of two at the same time none overlooks the other.
+            _set_lock(file.descriptor, fcntl.F_RDLCK, _ALONE)
+            file.is_alone = not _is_locked(file.descriptor, _NAMES, _N_NAMES)
+            if not file.is_alone:
+                _set_lock(file.descriptor, fcntl.F_UNLCK, _ALONE)
+            return file.is_alone
+
     def hold_log(self) -> None:
         """Let nobody remove the log of the file, which a connection to it has open by now."""
         file = self._file
@@ -134,6 +158,10 @@ class FileLock:
             if not file.holds_log:
                 _set_lock(file.descriptor, fcntl.F_RDLCK, _LOG)
                 file.holds_log = True
+                if _PER_OPEN_FILE:
+                    file.log = _log(file.real)
+                    _set_lock(file.descriptor, fcntl.F_RDLCK, _LOGS + _byte_of(file.log))
+                    _require_one_log(file)
 
     def close(self, connections: Iterable[sqlite3.Connection] = ()) -> None:
         """Close connections to the file, and give its name back; the last one empties the log."""
@@ -143,6 +171,8 @@ class FileLock:
                 found.n_users -= 1
                 if not found.n_users and found.holds_log:
                     _set_lock(found.descriptor, fcntl.F_UNLCK, _LOG)
+                    if found.log is not None:
+                        _set_lock(found.descriptor, fcntl.F_UNLCK, _LOGS + _byte_of(found.log))
             for connection in connections:
                 with suppress(sqlite3.Error):
                     connection.close()
@@ -151,9 +181,16 @@ class FileLock:
                 os.close(found.descriptor)  # and with it whatever it holds
 
     def require_same(self) -> None:
-        """Refuse a file that was moved, replaced or given a second name since it was first opened."""
+        """Refuse a file that was moved, replaced or given a second name since it was first opened.
+
+        One that lost its log is refused too: others would begin a new one.
+        """
+        file = self._file
         try:
             there = self.path.stat()
+            if file is not None and file.real != self.path:
+                # A link on the way may lead to where the file was moved; its log is beside its old name.
+                there = file.real.stat()
         except FileNotFoundError:
             there = None
         if there is None or self._place not in (None, (there.st_dev, there.st_ino)):
@@ -165,6 +202,8 @@ class FileLock:
                 )
         else:
             _require_one_link(there, self.path)
+            if file is not None and file.log is not None and file.log != _log(file.real):
+                raise _lost_log(self.path)
 
     def take_turn(self, deadline: float) -> bool:
         """Wait for those who write, here and in other programs, as they came; say whether in time."""
@@ -286,12 +325,38 @@ def _name(real: Path) -> bytes:
     return hashlib.sha256(said.encode("utf-8", "surrogateescape")).digest()
 
 
+def _log(real: Path) -> bytes:
+    """Return what tells the log of a file, and the index of it, from any others; no log is a log too."""
+    found = list[tuple[int, int]]()
+    for end in ("-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            there = os.stat(f"{real}{end}", follow_symlinks=False)
+            found.append((there.st_dev, there.st_ino))
+    return hashlib.sha256(repr(found).encode()).digest()
+
+
+def _byte_of(name: bytes) -> int:
+    return int.from_bytes(name[:8], "big") % _N_NAMES
+
+
+def _require_one_log(file: _OpenFile) -> None:
+    """Refuse a log, or none, beside a file that others use with another."""
+    for _ in range(_LOOKS):
+        own = _byte_of(_log(file.real))
+        others = _is_locked(file.descriptor, _LOGS, own)
+        if not others and not _is_locked(file.descriptor, _LOGS + own + 1, _N_NAMES - own - 1):
+            return
+        time.sleep(0.01)  # others may have begun or ended one just now
+    raise _lost_log(file.real)
+
+
 def _take_name(file: _OpenFile, path: Path) -> None:
-    own = int.from_bytes(file.name[:8], "big") % _N_NAMES
+    own = _byte_of(file.name)
     try:
         _set_lock(file.descriptor, fcntl.F_RDLCK, _NAMES + own)
         others = _is_locked(file.descriptor, _NAMES, own)
         others = others or _is_locked(file.descriptor, _NAMES + own + 1, _N_NAMES - own - 1)
+        is_kept = _is_locked(file.descriptor, _ALONE, 1)
     except OSError as error:
         raise OSError(
             f"Expected a file system that locks files for {path}, got one that does not ({error.strerror}). "
@@ -299,6 +364,8 @@ def _take_name(file: _OpenFile, path: Path) -> None:
         ) from error
     if others:
         raise _two_names(path)
+    if is_kept:
+        raise _kept_alone(path)
 
 
 def _require_one_link(there: os.stat_result, path: Path) -> None:
@@ -324,7 +391,37 @@ def _two_names(path: Path) -> LedgerConflict:
     )
 
 
-def refuse_file_system(path: Path, *, read: Callable[[], str] = lambda: MOUNTS.read_text("utf-8")) -> None:
+def _kept_alone(path: Path) -> LedgerConflict:
+    return LedgerConflict(
+        f"Expected to open {path.name}, it is being rewritten just now (tellers ledger compact). Nothing was "
+        "written. Try again when that is done."
+    )
+
+
+def is_in_use(path: Path) -> bool:
+    """Say whether anybody has a file open as a ledger, under whatever name."""
+    with _guard:
+        there = path.stat()
+        if (there.st_dev, there.st_ino) in _open_files:
+            return True
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return _is_locked(descriptor, _NAMES, _N_NAMES)
+        finally:
+            os.close(descriptor)
+
+
+def _lost_log(path: Path) -> LedgerConflict:
+    return LedgerConflict(
+        f"The log of {path.name} (-wal and -shm beside it) was moved, removed or replaced while it was in "
+        "use. Nothing was written. End the programs that have it open, which writes what they know into it, "
+        "and open it again."
+    )
+
+
+def refuse_file_system(
+    path: Path, *, read: Callable[[], str] = lambda: MOUNTS.read_text("utf-8", "surrogateescape")
+) -> None:
     """Refuse a file that is mounted by itself, and a file on a network.
 
     >>> mounts = "30 1 8:1 / / rw - ext4 /dev/sda rw\\n31 30 0:9 / /share rw - nfs4 host:/share rw\\n"

@@ -3,7 +3,9 @@
 import json
 import os
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -13,7 +15,7 @@ from ..errors import LedgerConflict
 from ..privacy._files import sync_folder
 from . import sqlite as _file
 from ._bills import Bills, Payment, read_terms, write_terms
-from ._inode import FileLock
+from ._inode import FileLock, is_in_use
 from ._lines import SCHEMA, Line, LineReader, LineStore
 from ._state import AccountSums, LedgerState, opening
 from .opening import is_url
@@ -94,26 +96,25 @@ def _nothing_to_do(where: str, version: int) -> Compacted:
 
 # --- A file ---
 #
-# Nobody else may have it open, for a log lies beside its name and would be taken for that of the new one.
-# The lock is held from before the first line is read until after the names are exchanged. In between, what a
-# crash leaves is either the old ledger as it was, or the old one closed and the new one, whole, beside it;
-# whoever begins again finds that and goes on. There is no moment without a file under the name, at which a
-# program would begin a new budget.
+# Nobody else may have it open, or open it, for a log lies beside its name and would be taken for that of
+# the new one. The lock is held from before the first line is read until after the names are exchanged. In
+# between, what a crash leaves is either the old ledger as it was, or the old one closed and the new one,
+# whole and with nothing in its log, beside the name it will have; whoever begins again finds that and goes
+# on. There is no moment without a file under the name, at which a program would begin a new budget.
 
 
 def _compact_file(path: Path, to: str | None, timeout: float, progress: Progress) -> Compacted:
-    beside = path.with_name(f"{path.name}.compact")
-    new = beside if to is None else Path(os.path.abspath(to))
-    for version in range(1, SCHEMA):
-        aside = _aside(path, version)
-        if aside.exists() and path.exists() and aside.samefile(path):
-            aside.unlink()  # names were about to be exchanged
+    target = path if to is None else Path(os.path.abspath(to))
+    new = target.with_name(f"{target.name}.compact")
+    for one, other in ((target, new), *((path, _aside(path, version)) for version in range(1, SCHEMA))):
+        if _is_same(one, other) and not is_in_use(one):
+            other.unlink()  # names were about to be exchanged
     first = _file.first_line(path, timeout)
     version = _version(first)
     if version == SCHEMA:
         return _nothing_to_do(str(path), version)
     aside = _aside(path, version)
-    if to is None and aside.exists():
+    if to is None and os.path.lexists(aside):
         raise LedgerConflict(
             f"Expected {aside.name} to be free for the old ledger, it is there. Nothing was written. Move it."
         )
@@ -122,14 +123,16 @@ def _compact_file(path: Path, to: str | None, timeout: float, progress: Progress
         lock.open()
         connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
         try:
-            _take(connection, path)
+            _take(connection, lock, path)
             old = _file.SqliteStore(connection, path.name)
             closed = old.last("closed")
             if closed is None:
-                found = _write_file(old, new, version, path if to is None else new, timeout, progress)
+                if to is not None and os.path.lexists(target):
+                    raise _is_there(target)
+                found = _write_file(old, new, version, target, path.stat(), timeout, progress)
                 connection.execute("COMMIT")
             else:
-                if to is not None or not _is_finished(beside, closed, path, timeout):
+                if not _is_finished(new, closed, target, timeout):
                     raise _closed_before(closed, path)
                 head = old.head()
                 assert head is not None
@@ -139,23 +142,57 @@ def _compact_file(path: Path, to: str | None, timeout: float, progress: Progress
                 path.with_name(f"{path.name}-journal").unlink(missing_ok=True)  # empty, and of the old file
                 os.link(path, aside)
                 os.replace(new, path)
-                sync_folder(path.parent)
+            else:
+                _link(new, target)
+                new.unlink()
+            _remove_log(new)
+            sync_folder(target.parent)
         finally:
             lock.close([connection])
-    where, left = (path, aside) if to is None else (new, path)
+    where, left = (path, aside) if to is None else (target, path)
     return Compacted(str(where), version, str(left), *found)
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    try:
+        return os.path.samestat(path.lstat(), other.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def _is_there(path: Path) -> LedgerConflict:
+    return LedgerConflict(
+        f"Expected a file that is not there yet, got {path.name}. Nothing was written. Name another."
+    )
+
+
+def _link(new: Path, target: Path) -> None:
+    try:
+        os.link(new, target)
+    except FileExistsError:
+        raise LedgerConflict(
+            f"Expected the name {target.name} to be free for the new ledger, it was taken meanwhile. Move "
+            "that file, and begin again: the new ledger is done, and waits for its name."
+        ) from None
+
+
+def _remove_log(file: Path) -> None:
+    for end in ("-wal", "-shm"):
+        file.with_name(f"{file.name}{end}").unlink(missing_ok=True)
 
 
 def _aside(path: Path, version: int) -> Path:
     return path.with_name(f"{path.stem}.version-{version}{path.suffix}")
 
 
-def _take(connection: sqlite3.Connection, path: Path) -> None:
+def _take(connection: sqlite3.Connection, lock: FileLock, path: Path) -> None:
     """Take a file for oneself, log and all, until the connection is closed."""
     connection.text_factory = _file._text
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA fullfsync = ON")
     try:
+        if not lock.be_alone():
+            raise sqlite3.OperationalError("it is in use, or waited for")
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         (mode,) = connection.execute("PRAGMA journal_mode = DELETE").fetchone()
         if mode != "delete":
@@ -169,18 +206,19 @@ def _take(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _write_file(
-    old: LineStore, new: Path, version: int, becomes: Path, timeout: float, progress: Progress
+    old: LineStore,
+    new: Path,
+    version: int,
+    becomes: Path,
+    like: os.stat_result,
+    timeout: float,
+    progress: Progress,
 ) -> tuple[int, int, str]:
     """Write the new file, durably, and close the old ledger, which is not committed here."""
-    if new != becomes:
-        new.unlink(missing_ok=True)  # what a crash left; the old ledger was never closed for it
+    new.unlink(missing_ok=True)  # what a crash left; the old ledger was never closed for it
+    _remove_log(new)
     try:
-        os.close(os.open(new, os.O_CREAT | os.O_EXCL, 0o644))
-    except FileExistsError:
-        raise LedgerConflict(
-            f"Expected a file that is not there yet, got {new.name}. Nothing was written. Name another."
-        ) from None
-    try:
+        _make(new, like)
         with _file.held(new, timeout):
             connection = _file.connect(new, (), timeout)
             try:
@@ -188,17 +226,37 @@ def _write_file(
                 store = _file.SqliteStore(connection, new.name)
                 found = _rewrite(old, store, version, becomes.name, progress)
                 connection.execute("COMMIT")
+                # Its log has another name than the one that the file will have.
+                (is_busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                if is_busy:
+                    raise LedgerConflict(
+                        f"Expected nobody to open {new.name} while it is written, somebody has. Nothing was "
+                        "changed. Begin again."
+                    )
             finally:
                 connection.close()
-        if becomes != new:
-            probe = new.with_name(f"{new.name}.link")
-            os.link(new, probe)  # where that is not possible it is said now
-            probe.unlink()
+        probe = new.with_name(f"{new.name}.link")
+        probe.unlink(missing_ok=True)
+        os.link(new, probe)  # where that is not possible it is said now
+        probe.unlink()
         sync_folder(new.parent)
     except BaseException:
         new.unlink(missing_ok=True)
+        _remove_log(new)
         raise
     return found
+
+
+def _make(new: Path, like: os.stat_result) -> None:
+    """Make an empty file that is open to nobody to whom the old one was not."""
+    descriptor = os.open(new, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        if hasattr(os, "fchown"):
+            with suppress(PermissionError):
+                os.fchown(descriptor, like.st_uid, like.st_gid)
+            os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
+    finally:
+        os.close(descriptor)
 
 
 def _is_finished(beside: Path, closed: Line, path: Path, timeout: float) -> bool:

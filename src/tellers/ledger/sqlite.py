@@ -55,6 +55,7 @@ def connect(file: Path, first: Sequence[Line], timeout: float) -> sqlite3.Connec
         if not _is_ledger(connection, file):
             _create(connection, first, file, timeout)
         _use_log(connection, file, timeout)
+        connection.execute("PRAGMA user_version").fetchone()  # with the first look at it the log is there
         flush_log(file)
     except BaseException:
         connection.close()
@@ -440,9 +441,13 @@ class SqliteLedger(ChainedLedger):
         if connection is None:
             self._file.open()
             connection = connect(self._path, [opening(self.accountant)], self.timeout)
+            try:
+                self._file.hold_log()
+                self._file.require_same()  # it may have been replaced while it was opened
+            except BaseException:
+                connection.close()
+                raise
             self._connections[purpose] = connection
-            self._file.hold_log()
-            self._file.require_same()  # it may have been replaced while it was opened
         return connection
 
     def _end(self, purpose: str, how: str) -> None:
