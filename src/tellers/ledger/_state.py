@@ -19,7 +19,7 @@ from ..privacy.budget import Accountant, Budget, Debit
 from ..privacy.rdp import DEFAULT_ORDERS, RdpCurve
 from ..privacy.release import Release
 from ._bills import BILLS, NUMBERED, Bills, Events, Payment, read_terms, write_terms
-from ._lines import READABLE, SCHEMA, Line, LineStore, read_release, write_release
+from ._lines import READABLE, SCHEMA, Line, LineStore, changed, read_release, write_release
 from .base import (
     AccountState,
     Charge,
@@ -392,6 +392,8 @@ class LedgerState:
         if found is None and self.find is not None:
             line = self.find(key)
             if line is not None:
+                if not line.is_intact:
+                    raise changed(line.number)
                 body = json.loads(line.body)
                 found = Reserved(line, self.payments(body["price"], body.get("also", {})))
         return found
@@ -666,7 +668,9 @@ class LedgerState:
         number = body["event"]
         repeated = self.events.said(number)
         if repeated is None:
-            (line,) = store.numbered([number])
+            line = next(iter(store.numbered([number])), None)
+            if line is None or not line.is_intact:
+                raise changed(number)
             repeated = json.loads(line.body)
         return {**json.loads(canonical(repeated)), **body["asked"]}
 
