@@ -16,6 +16,7 @@ from tellers import Accountant, Budget, Cost, MemoryLedger, RdpCurve, Release, S
 from tellers.errors import BudgetExhausted, LedgerConflict, Unsettled
 from tellers.ledger import sqlite
 from tellers.ledger._turns import TurnQueue, TurnTask
+from tellers.ledger.base import Ticket
 
 SECURE = {"noise": "secure"}
 ONE = RdpCurve.zcdp(0.001)
@@ -111,6 +112,28 @@ def test_a_key_that_cannot_be_stored_spoils_nothing(tmp_path):
         with pytest.raises(ValueError, match="whole characters"):
             ledger.reserve("half \ud83d", ONE, event=SECURE)
         ledger.reserve("whole \U0001f600", ONE, event=SECURE)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda ticket: (Ticket("half \ud83d", ONE, SECURE), Release(np.array([1]), Cost(ONE)), None),
+        lambda ticket: (Ticket(["a"], ONE, SECURE), Release(np.array([1]), Cost(ONE)), None),
+        lambda ticket: (Ticket(object(), ONE, SECURE), Release(np.array([1]), Cost(ONE)), None),
+        lambda ticket: (ticket, "no release", None),
+        lambda ticket: (ticket, Release(np.array([1]), Cost(ONE)), 5),
+    ],
+    ids=["half a character", "a list", "an object", "no release", "no charges"],
+)
+def test_an_outcome_that_is_none_spoils_no_other(ledger, spoil):
+    tickets = [ledger.reserve(key, ONE, event=SECURE) for key in "ab"]
+    good = tickets[1], Release(np.array([7]), Cost(ONE)), None
+    refusal, kept = ledger.settle_all([spoil(tickets[0]), good])
+    assert isinstance(refusal, Exception)
+    assert kept is None
+    assert ledger.find("a") is None
+    assert ledger.find("b").labels.tolist() == [7]
+    ledger.verify()
 
 
 def test_a_commit_that_fails_charges_nobody(tmp_path, monkeypatch):
