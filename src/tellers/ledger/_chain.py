@@ -602,7 +602,7 @@ def _reserving(ticket: Ticket, state: LedgerState, turn: "_TurnLines", _write: _
     key = ticket.key
     if turn.line("reserved", key) is not None:
         refuse_known(key, is_settled=turn.line("settled", key) is not None)
-    return state.write_reserved(key, ticket.price, ticket.also, ticket.event, turn.store)
+    return state.write_reserved(key, ticket.price, ticket.also, ticket.event, turn)
 
 
 def _settling(
@@ -643,6 +643,9 @@ class _TurnLines:
         if (kind, key) not in self._found:
             self._found[kind, key] = self.store.named(kind, [key]).get(key)
         return self._found[kind, key]
+
+    def named(self, kind: str, keys: Sequence[str]) -> dict[str, Line]:
+        return {key: line for key in keys if (line := self.line(kind, key)) is not None}
 
     def note(self, lines: Iterable[Line]) -> None:
         self._found.update({(line.kind, line.key): line for line in lines})
