@@ -200,9 +200,7 @@ class Room:
         for (at, seal, outcome), refusal in zip(
             settling, self._settled([outcome for _, _, outcome in settling]), strict=True
         ):
-            if refusal is None:
-                self._sealed(seal)
-            found[at] = refusal or outcome[1].record()
+            found[at] = refusal or _caught(self._sealed, seal) or outcome[1].record()
         for at in before:
             one = asked[at]
             found[at] = _caught(self.ask, one.X, key=one.key, student=one.student, account=one.account)
