@@ -320,6 +320,66 @@ def test_ctrl_c_while_somebody_waits_holds_up_nobody():
     assert done == [1]
 
 
+def all_in_one_turn(turns, n):
+    """Let threads ask together, and return what each was told."""
+    told = [None] * n
+
+    def work(at):
+        try:
+            told[at] = turns.take(TurnTask(at, time.monotonic() + 30))
+        except BaseException as error:
+            told[at] = type(error)
+
+    turns.hold()
+    threads = []
+    for at in range(n):
+        threads.append(threading.Thread(target=work, args=(at,), daemon=True))
+        threads[-1].start()
+        until(lambda at=at: len(turns._waiting) == at + 1)
+    turns.resume()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+    return told
+
+
+def test_ctrl_c_while_a_turn_ends_leaves_nobody_waiting():
+    class Interrupted:
+        """A lock in whose release the Ctrl-C comes."""
+
+        def __init__(self, lock):
+            self.lock, self.locked, self.n = lock, lock.locked, 0
+
+        def release(self):
+            self.n += 1
+            if self.n == 1:
+                raise KeyboardInterrupt
+            self.lock.release()
+
+    def act(_deadline, begin):
+        tasks = begin()
+        if len(tasks) > 1:
+            tasks[2].woken = Interrupted(tasks[2].woken)
+
+    turns = TurnQueue(act)
+    assert all_in_one_turn(turns, 5) == [KeyboardInterrupt, True, True, True, True]
+    assert turns.take(TurnTask("next", time.monotonic() + 2))
+
+
+def test_ctrl_c_while_a_turn_fails_lets_nobody_believe_it_was_done():
+    class Full(OSError):
+        def __copy__(self):
+            raise KeyboardInterrupt
+
+    def act(_deadline, begin):
+        begin()
+        raise Full("No space left.")
+
+    told = all_in_one_turn(TurnQueue(act), 5)
+    assert True not in told
+    assert told[0] is Full
+
+
 def test_a_thread_waits_as_long_as_it_said_and_takes_its_question_back(tmp_path):
     with SqliteLedger(tmp_path / "spend.db", ACCOUNTANT, timeout=0.5) as ledger:
         begun = []
