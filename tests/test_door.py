@@ -458,6 +458,54 @@ def test_of_several_questions_each_is_refused_for_itself(tmp_path):
         np.testing.assert_allclose(ledger.spent.values, (4 * one).values, rtol=1e-12)
 
 
+def test_a_question_that_comes_twice_at_once_is_answered_twice_and_charged_once(tmp_path):
+    one = GNMax(sigma=20.0).price(Unit())
+    with SqliteLedger(tmp_path / "spend.db", Accountant(Budget(epsilon=1.0, delta=1e-5))) as ledger:
+        room = Room(Failing(), GNMax(sigma=20.0), ledger, noise.secure())
+        found = room.ask_all([RoomQuestion([label], key=f"q{label}") for label in (1, 2, 1)])
+        assert [release.labels.tolist() for release in found] == [[1], [2], [1]]
+        np.testing.assert_allclose(ledger.spent.values, (2 * one).values, rtol=1e-12)
+
+
+def test_a_cost_that_cannot_be_sealed_is_said_to_its_own_question(tmp_path, monkeypatch):
+    vault = Vault(tmp_path / "costs.sealed", Vault.new_key())
+    accountant = Accountant(Budget(epsilon=1.0, delta=1e-5))
+    with SqliteLedger(tmp_path / "spend.db", accountant, vault=vault) as ledger:
+        room = Room(Failing(), GNMax(sigma=20.0), ledger, noise.secure())
+        put = Vault.put
+
+        def full(self, key, cost):
+            if key == "q1":
+                raise OSError("No space left.")
+            put(self, key, cost)
+
+        monkeypatch.setattr(Vault, "put", full)
+        found = room.ask_all([RoomQuestion([label], key=f"q{label}") for label in (1, 2)])
+        assert [type(each).__name__ for each in found] == ["OSError", "Release"]
+    assert list(vault.read().reveal()) == ["q2"]
+
+
+@pytest.mark.parametrize("error", [TimeoutError, ConnectionError])
+def test_outcomes_whose_writing_was_not_acknowledged_are_given_where_they_were_written(
+    tmp_path, monkeypatch, error
+):
+    with SqliteLedger(tmp_path / "spend.db", Accountant(Budget(epsilon=1.0, delta=1e-5))) as ledger:
+        room = Room(Failing(), GNMax(sigma=20.0), ledger, noise.secure())
+        settle_all, calls = ledger.settle_all, []
+
+        def lost(outcomes):
+            found = settle_all(outcomes)
+            calls.append(len(found))
+            if len(calls) == 1:
+                raise error("The answer was lost.")
+            return found
+
+        monkeypatch.setattr(ledger, "settle_all", lost)
+        found = room.ask_all([RoomQuestion([label], key=f"q{label}") for label in (1, 2)])
+        assert [release.labels.tolist() for release in found] == [[1], [2]]
+        assert calls[0] == 2
+
+
 def test_outcomes_that_cannot_be_written_stay_charged_and_are_not_given(tmp_path, monkeypatch):
     with SqliteLedger(tmp_path / "spend.db", Accountant(Budget(epsilon=1.0, delta=1e-5))) as ledger:
         room = Room(Failing(), GNMax(sigma=20.0), ledger, noise.secure())

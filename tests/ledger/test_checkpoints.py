@@ -255,3 +255,32 @@ def test_no_price_passes_by_being_strange():
         sums.add(payment, times=-1)
     assert (sums.held, sums.paid) == (0, {})
     assert math.isfinite(sums.spent.values.max())
+
+
+def change_lines(path, kind, old, new):
+    """Change lines of a file, and leave their hashes as they were."""
+    connection = sqlite3.connect(path)
+    connection.execute("DROP TRIGGER IF EXISTS never_changed")
+    with connection:
+        found = connection.execute(
+            "UPDATE lines SET body = replace(body, ?, ?) WHERE kind = ? AND instr(body, ?)",
+            (old, new, kind, old),
+        )
+    assert found.rowcount == 1
+    connection.close()
+
+
+def test_a_changed_line_before_the_checkpoint_gives_nothing_back_and_tells_nothing(often, tmp_path):
+    path, (one,) = tmp_path / "spend.db", items(random.Random(0), clock=True)
+    with SqliteLedger(path, ACCOUNTANT) as ledger:
+        ticket = ledger.reserve("open", 3 * one.price(), event={**SECURE, "mechanism": "first"})
+        for k in range(40):
+            ledger.reserve(f"q{k}", one.price(), event={**SECURE, "mechanism": f"m{k}"})
+    change_lines(path, "reserved", '"bill":[[3,', '"bill":[[30,')
+    change_lines(path, "event", '"mechanism":"m0"', '"mechanism":"m9"')
+    with SqliteLedger(path, ACCOUNTANT) as ledger:
+        with pytest.raises(LedgerConflict, match="not the one that was written"):
+            ledger.settle(ticket, Release(np.array([1]), Cost(one.price())))
+        np.testing.assert_allclose(ledger.spent.values, 43 * one.price().values)
+        with pytest.raises(LedgerConflict, match="not the one that was written"):
+            ledger.asked("q0")

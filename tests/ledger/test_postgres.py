@@ -80,6 +80,13 @@ def test_a_key_too_long_to_be_stored_is_refused(ledger):
     assert ledger.entries() == []
 
 
+def test_the_name_of_an_account_that_is_too_long_to_be_stored_is_refused(ledger):
+    name = "".join(hex(k * 0x9E3779B1 % 2**32) for k in range(2000))  # which cannot be packed
+    with pytest.raises(ValueError, match="at most 2000 characters"):
+        ledger.open_account(name, Budget(0.5, 1e-5))
+    assert ledger.accounts() == {}
+
+
 @pytest.mark.parametrize(
     "statement",
     [

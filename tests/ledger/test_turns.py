@@ -15,8 +15,11 @@ import pytest
 
 from tellers import Accountant, Budget, Cost, MemoryLedger, RdpCurve, Release, SqliteLedger
 from tellers.errors import BudgetExhausted, LedgerConflict, Unsettled
-from tellers.ledger import sqlite
+from tellers.ledger import _bills, sqlite
 from tellers.ledger._turns import TurnQueue, TurnTask
+from tellers.ledger.base import Ticket
+from tellers.privacy._price import Item, Price, with_delta
+from tellers.privacy.release import NoiseLevel
 
 SECURE = {"noise": "secure"}
 ONE = RdpCurve.zcdp(0.001)
@@ -114,6 +117,121 @@ def test_a_key_that_cannot_be_stored_spoils_nothing(tmp_path):
         ledger.reserve("whole \U0001f600", ONE, event=SECURE)
 
 
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda ticket: (Ticket("half \ud83d", ONE, SECURE), Release(np.array([1]), Cost(ONE)), None),
+        lambda ticket: (Ticket(["a"], ONE, SECURE), Release(np.array([1]), Cost(ONE)), None),
+        lambda ticket: (Ticket(object(), ONE, SECURE), Release(np.array([1]), Cost(ONE)), None),
+        lambda ticket: (ticket, "no release", None),
+        lambda ticket: (ticket, Release(np.array([1]), Cost(ONE)), 5),
+    ],
+    ids=["half a character", "a list", "an object", "no release", "no charges"],
+)
+def test_an_outcome_that_is_none_spoils_no_other(ledger, spoil):
+    tickets = [ledger.reserve(key, ONE, event=SECURE) for key in "ab"]
+    good = tickets[1], Release(np.array([7]), Cost(ONE)), None
+    refusal, kept = ledger.settle_all([spoil(tickets[0]), good])
+    assert isinstance(refusal, Exception)
+    assert kept is None
+    assert ledger.find("a") is None
+    assert ledger.find("b").labels.tolist() == [7]
+    ledger.verify()
+
+
+def test_what_cannot_be_read_back_is_not_written(ledger):
+    """Each is refused alone, before anything of it is written, and stays charged as it was reserved."""
+    keys = "abcdefg"
+    tickets = [ledger.reserve(key, ONE, event=SECURE) for key in keys]
+    label = np.array([1])
+    spoiled = [
+        Release(np.array([2**64 - 1], dtype=np.uint64), Cost(0.1 * ONE)),
+        Release(label, Cost(0.2 * ONE), values=np.array([np.nan])),
+        Release(label, Cost(0.3 * ONE), values=np.array([1.5])),
+        Release(label, Cost(0.4 * ONE), noise_level=NoiseLevel(np.float64("nan"), 1, 1)),
+        Release(label, Cost(with_delta(0.5 * ONE, float("nan")))),
+        Release(label, Cost(with_delta(0.6 * ONE, float("inf")))),
+    ]
+    good = Release(label, Cost(0.7 * ONE), values=np.array([[3]]), noise_level=NoiseLevel(1.0, 1, 1))
+    outcomes = [(ticket, release, None) for ticket, release in zip(tickets, [*spoiled, good], strict=True)]
+    told = ledger.settle_all(outcomes)
+    assert [isinstance(error, (TypeError, ValueError)) for error in told] == [True] * 6 + [False]
+    assert [ledger.find(key) is None for key in keys] == [True] * 6 + [False]
+    np.testing.assert_allclose(ledger.spent.values, 6.7 * ONE.values)
+    ledger.verify()
+
+
+ITEM = Item((ONE,))
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        with_delta(ONE, -1e-6),
+        with_delta(ONE, float("nan")),
+        Price.of([(2.5, ITEM, None)]),
+        Price.of([(np.int64(2), ITEM, None)]),
+        Price.of([(2, ITEM, np.int64(0))]),
+        Price(ONE.orders, 4 * ONE.values, ((-3, ITEM, None), (5, Item((0.9 * ONE,)), None))),
+        Price.of([(10**308, Item((RdpCurve.zero(),)), None)]),
+    ],
+    ids=[
+        "negative delta",
+        "no delta",
+        "half an item",
+        "a foreign count",
+        "a foreign kind",
+        "less",
+        "too many",
+    ],
+)
+def test_a_strange_price_is_refused_for_itself(ledger, strange):
+    asked = [("a", ONE, SECURE, None), ("b", strange, SECURE, None), ("c", ONE, SECURE, None)]
+    found = ledger.reserve_all(asked)
+    assert [isinstance(each, Exception) for each in found] == [False, True, False]
+    np.testing.assert_allclose(ledger.spent.values, 2 * ONE.values)
+    ledger.verify()
+
+
+def test_the_main_account_pays_the_price_whatever_the_others_pay(ledger):
+    with pytest.raises(LedgerConflict, match="an account that was opened"):
+        ledger.reserve("q", ONE, event=SECURE, also={None: RdpCurve.zero()})
+    assert ledger.count() == 0
+
+
+def test_an_event_that_is_forgotten_within_a_turn_is_written_once(ledger, monkeypatch):
+    monkeypatch.setattr(_bills, "_MOST_KEPT", 4)
+    events = [{**SECURE, "mechanism": f"m{k % 6}"} for k in range(14)]
+    found = ledger.reserve_all([(f"q{k}", 0.01 * ONE, event, None) for k, event in enumerate(events)])
+    assert all(isinstance(each, Ticket) for each in found)
+    assert [line.kind for line in ledger.lines()].count("event") == 6
+    assert [entry.event for entry in ledger.entries()] == events
+    ledger.verify()
+
+
+def test_a_last_line_that_cannot_be_written_ends_nothing(ledger):
+    for write in (ledger.end, ledger.trust):
+        with pytest.raises(ValueError, match="JSON"):
+            write({"share": float("nan")})
+    ledger.reserve("q", ONE, event=SECURE)
+
+
+@pytest.mark.parametrize("begins", ["a\0", "a\ud7ff", "a\U0010ffff", "\U0010ffff", "\0", "half \ud83d"])
+def test_keys_are_listed_by_any_beginning(ledger, begins):
+    for key in ("first", "a"):
+        ledger.reserve(key, ONE, event=SECURE)
+    assert ledger.entries(begins=begins) == []
+    assert (ledger.find(begins), ledger.asked(begins)) == (None, None)
+    if "half" not in begins:
+        for key in (f"{begins}0", f"{begins}\U0010ffff", begins):
+            ledger.reserve(key, ONE, event=SECURE)
+            ledger.reserve(f"b{key}", ONE, event=SECURE)
+            listed = [entry.key for entry in ledger.entries(begins=begins)]
+            assert (len(listed), listed[-1]) == (ledger.count(begins), key)
+        ledger._listed.clear()
+        assert [entry.key for entry in ledger.entries(begins=begins)] == listed
+
+
 def test_a_commit_that_fails_charges_nobody(tmp_path, monkeypatch):
     with SqliteLedger(tmp_path / "spend.db", ACCOUNTANT) as ledger:
         ledger.reserve("before", ONE, event=SECURE)
@@ -201,6 +319,66 @@ def test_ctrl_c_while_somebody_waits_holds_up_nobody():
     done = []
     assert turns.take(TurnTask(lambda: done.append(1), time.monotonic() + 2))
     assert done == [1]
+
+
+def all_in_one_turn(turns, n):
+    """Let threads ask together, and return what each was told."""
+    told = [None] * n
+
+    def work(at):
+        try:
+            told[at] = turns.take(TurnTask(at, time.monotonic() + 30))
+        except BaseException as error:
+            told[at] = type(error)
+
+    turns.hold()
+    threads = []
+    for at in range(n):
+        threads.append(threading.Thread(target=work, args=(at,), daemon=True))
+        threads[-1].start()
+        until(lambda at=at: len(turns._waiting) == at + 1)
+    turns.resume()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+    return told
+
+
+def test_ctrl_c_while_a_turn_ends_leaves_nobody_waiting():
+    class Interrupted:
+        """A lock in whose release the Ctrl-C comes."""
+
+        def __init__(self, lock):
+            self.lock, self.locked, self.n = lock, lock.locked, 0
+
+        def release(self):
+            self.n += 1
+            if self.n == 1:
+                raise KeyboardInterrupt
+            self.lock.release()
+
+    def act(_deadline, begin):
+        tasks = begin()
+        if len(tasks) > 1:
+            tasks[2].woken = Interrupted(tasks[2].woken)
+
+    turns = TurnQueue(act)
+    assert all_in_one_turn(turns, 5) == [KeyboardInterrupt, True, True, True, True]
+    assert turns.take(TurnTask("next", time.monotonic() + 2))
+
+
+def test_ctrl_c_while_a_turn_fails_lets_nobody_believe_it_was_done():
+    class Full(OSError):
+        def __copy__(self):
+            raise KeyboardInterrupt
+
+    def act(_deadline, begin):
+        begin()
+        raise Full("No space left.")
+
+    told = all_in_one_turn(TurnQueue(act), 5)
+    assert True not in told
+    assert told[0] is Full
 
 
 def test_a_thread_waits_as_long_as_it_said_and_takes_its_question_back(tmp_path):

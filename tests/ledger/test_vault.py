@@ -38,6 +38,24 @@ def test_a_ledger_puts_private_costs_into_its_vault_and_nowhere_else(tmp_path, v
     assert pickle.loads(pickle.dumps(ledger)).vault == vault
 
 
+def test_a_cost_that_cannot_be_sealed_keeps_no_other_from_being_told(tmp_path, vault, monkeypatch):
+    with SqliteLedger(tmp_path / "spend.db", Accountant(Budget(1.0, 1e-5)), vault=vault) as ledger:
+        tickets = [ledger.reserve(key, ONE, event=SECURE) for key in "abc"]
+        put = Vault.put
+
+        def full(self, key, cost):
+            if key == "a":
+                raise OSError("No space left.")
+            put(self, key, cost)
+
+        monkeypatch.setattr(Vault, "put", full)
+        outcome = Release(np.array([3]), Cost(ONE, Sealed(TIGHT)))
+        told = ledger.settle_all([(ticket, outcome, None) for ticket in tickets])
+        assert [type(error) for error in told] == [OSError, type(None), type(None)]
+        assert [ledger.find(key) is None for key in "abc"] == [False] * 3
+    assert sorted(vault.read().reveal()) == ["b", "c"]
+
+
 def test_only_its_owner_may_read_it_and_its_repr_keeps_the_key(vault):
     vault.put("q0", Sealed(ONE))
     assert stat.S_IMODE(vault.path.stat().st_mode) == 0o600

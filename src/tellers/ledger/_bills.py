@@ -69,6 +69,7 @@ def read_terms(said: dict[str, Any]) -> Accountant:
 
 
 _MOST_KEPT = 1024
+_MOST_COUNTED = 2**256  # sums of them are floats for as long as anybody asks
 
 
 @dataclass(eq=False)
@@ -125,6 +126,7 @@ class Bills:
                 "charged. Build it on the default grid."
             )
         bill = itemised(price)
+        _require_plain(bill)
         named = Price.of(bill.terms, like=price)
         if bill.ticks or bill.events or np.any(bill.values > named.values * (1 + 1e-9)):
             # It costs more than the items it names: what was spent before is in it, and is paid again.
@@ -137,7 +139,7 @@ class Bills:
         for n, item, kind in bill.terms:
             name = self.note(item)
             terms[name, kind] = terms.get((name, kind), 0) + n
-        return Payment(tuple((n, name, kind) for (name, kind), n in terms.items()), bill.delta)
+        return Payment(tuple((n, name, kind) for (name, kind), n in terms.items()), float(bill.delta))
 
     def _whole(self, curve: RdpCurve) -> Payment:
         """Return the payment of one curve, as old versions write them."""
@@ -246,6 +248,15 @@ class Bills:
 
 def _name(text: str) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
+
+
+def _require_plain(bill: Price) -> None:
+    """Refuse a price that could not be read back, or that others would pay less for."""
+    for n, _, kind in bill.terms:
+        if _count(n) > _MOST_COUNTED or not (kind is None or type(kind) is int):
+            raise ValueError(f"Expected whole counts and kinds of outcome in a price, got {n}, {kind!r}.")
+    if not 0 <= bill.delta < float("inf"):
+        raise ValueError(f"Expected a price with a finite delta of at least 0, got {bill.delta}.")
 
 
 def _count(n: Any) -> int:

@@ -31,6 +31,7 @@ from .base import (
     overrun,
     refuse_known,
     require_account,
+    require_key,
     require_storable_event,
 )
 from .vault import Vault
@@ -140,6 +141,7 @@ class ChainedLedger(ABC):
     def open_account(self, name: str, budget: Budget) -> None:
         """Give a student, an analyst or a group a budget of its own, for good."""
         require_account(name, budget, beside=self.accountant)
+        self._require_key(name)
         self._write(lambda state, _turn, _write: state.write_account(name, budget))
 
     def reserve(
@@ -200,20 +202,28 @@ class ChainedLedger(ABC):
         >>> ledger.settle_all([(ticket, Release([3], Cost(one)), None)])
         [None]
         """
-        writes: list[_Write] = []
-        for ticket, release, used in outcomes:
-            self._work_out(release.cost.worst, *dict(used or {}).values())
-            writes.append(_Write(partial(_settling, ticket.key, release, used), "settled", ticket.key))
-        self._write_all(writes)
-        found: list[Exception | None] = []
-        for write, (ticket, release, _) in zip(writes, outcomes, strict=True):
-            error = write.error
-            if error is None:
+        found: list[Exception | None] = [None] * len(outcomes)
+        writes: dict[int, _Write] = {}
+        for at, (ticket, release, used) in enumerate(outcomes):
+            try:
+                require_key(ticket.key)
+                self._require_key(ticket.key)
+                self._work_out(release.cost.worst, *dict(used or {}).values())
+                writes[at] = _Write(partial(_settling, ticket.key, release, used), "settled", ticket.key)
+            except Exception as error:
+                found[at] = error
+        self._write_all(list(writes.values()))
+        for at, write in writes.items():
+            ticket, release, _ = outcomes[at]
+            try:
+                if write.error is not None:
+                    raise write.error
                 if self.vault is not None and release.cost.tight is not None:
                     self.vault.put(ticket.key, release.cost.tight)
                 if not write.all_kept:
-                    error = overrun(ticket.key)
-            found.append(error)
+                    raise overrun(ticket.key)
+            except Exception as error:
+                found[at] = error
         return found
 
     def _require_key(self, key: str) -> None:  # noqa: B027 (most backends store any)
@@ -592,7 +602,7 @@ def _reserving(ticket: Ticket, state: LedgerState, turn: "_TurnLines", _write: _
     key = ticket.key
     if turn.line("reserved", key) is not None:
         refuse_known(key, is_settled=turn.line("settled", key) is not None)
-    return state.write_reserved(key, ticket.price, ticket.also, ticket.event, turn.store)
+    return state.write_reserved(key, ticket.price, ticket.also, ticket.event, turn)
 
 
 def _settling(
@@ -633,6 +643,9 @@ class _TurnLines:
         if (kind, key) not in self._found:
             self._found[kind, key] = self.store.named(kind, [key]).get(key)
         return self._found[kind, key]
+
+    def named(self, kind: str, keys: Sequence[str]) -> dict[str, Line]:
+        return {key: line for key in keys if (line := self.line(kind, key)) is not None}
 
     def note(self, lines: Iterable[Line]) -> None:
         self._found.update({(line.kind, line.key): line for line in lines})

@@ -71,6 +71,14 @@ def _digest(*said: Any) -> str:
     return hashlib.sha256(canonical(said).encode("ascii")).hexdigest()
 
 
+class LineFinder(Protocol):
+    """Lines that are found by their keys, as they are at one moment."""
+
+    def named(self, kind: str, keys: Sequence[str]) -> dict[str, Line]:
+        """Return the lines of a kind with these keys, as far as they are there."""
+        ...
+
+
 class LineReader(Protocol):
     """Lines where they are kept, for whoever reads all of them while others write."""
 
@@ -95,15 +103,11 @@ class LineReader(Protocol):
         ...
 
 
-class LineStore(LineReader, Protocol):
+class LineStore(LineReader, LineFinder, Protocol):
     """Lines where they are kept, as they are at one moment.
 
     A store that was opened to write is the only one that appends, until it is closed.
     """
-
-    def named(self, kind: str, keys: Sequence[str]) -> dict[str, Line]:
-        """Return the lines of a kind with these keys, as far as they are there."""
-        ...
 
     def last(self, kind: str) -> Line | None:
         """Return the last line of a kind, or None."""
@@ -116,18 +120,26 @@ class LineStore(LineReader, Protocol):
 
 def write_release(release: Release) -> dict[str, Any]:
     """Return what a release showed, as JSON can hold it; the sealed cost stays behind."""
-    labels = np.asarray(release.labels)
-    if labels.dtype.kind not in "iu":
-        raise TypeError(
-            f"Expected whole labels to record, got {labels.dtype}. The reservation stays charged; "
-            "mechanisms release class numbers or SILENT."
-        )
-    said = {"labels": labels.tolist(), "by_teachers": np.asarray(release.answered, dtype=bool).tolist()}
+    said = {
+        "labels": _whole("labels", release.labels),
+        "by_teachers": np.asarray(release.answered, dtype=bool).tolist(),
+    }
     if release.values is not None:
-        said["values"] = np.asarray(release.values).tolist()
+        said["values"] = _whole("values", release.values)
     if release.noise_level is not None:
         said["noise_level"] = release.noise_level.as_dict()
     return said
+
+
+def _whole(what: str, given: Any) -> Any:
+    """Return numbers as JSON can hold them and as they are read back, or refuse them."""
+    numbers = np.asarray(given)
+    if numbers.dtype.kind not in "iu" or (numbers.dtype == np.uint64 and (numbers >= 2**63).any()):
+        raise TypeError(
+            f"Expected whole {what} of 64 bits to record, got {numbers.dtype}. The reservation stays "
+            "charged; mechanisms release class numbers or SILENT, and whole counts."
+        )
+    return numbers.tolist()
 
 
 def read_release(body: dict[str, Any], charged: RdpCurve) -> Release | None:

@@ -19,7 +19,7 @@ from ..privacy.budget import Accountant, Budget, Debit
 from ..privacy.rdp import DEFAULT_ORDERS, RdpCurve
 from ..privacy.release import Release
 from ._bills import BILLS, NUMBERED, Bills, Events, Payment, read_terms, write_terms
-from ._lines import READABLE, SCHEMA, Line, LineStore, read_release, write_release
+from ._lines import READABLE, SCHEMA, Line, LineFinder, LineStore, changed, read_release, write_release
 from .base import (
     AccountState,
     Charge,
@@ -392,6 +392,8 @@ class LedgerState:
         if found is None and self.find is not None:
             line = self.find(key)
             if line is not None:
+                if not line.is_intact:
+                    raise changed(line.number)
                 body = json.loads(line.body)
                 found = Reserved(line, self.payments(body["price"], body.get("also", {})))
         return found
@@ -517,7 +519,12 @@ class LedgerState:
         return line
 
     def write_reserved(
-        self, key: str, price: RdpCurve, also: Mapping[str, RdpCurve], event: dict[str, Any], store: LineStore
+        self,
+        key: str,
+        price: RdpCurve,
+        also: Mapping[str, RdpCurve],
+        event: dict[str, Any],
+        store: LineFinder,
     ) -> list[Line]:
         """Debit a price, and named accounts theirs, or refuse. That the key is free was looked up."""
         self._require_open()
@@ -531,7 +538,7 @@ class LedgerState:
             groups = [name for name in self.sums if name is not None]
             require_groups_pay(key, also, event=event, accounts=groups)
         for name in also:
-            if name not in self.sums:
+            if not name or name not in self.sums:  # the main account has no name, and pays the price
                 raise LedgerConflict(
                     f"Expected an account that was opened, got {name!r}. Nothing was charged; open it with "
                     "open_account(name, budget), or look for a slip in its name."
@@ -549,7 +556,7 @@ class LedgerState:
         *,
         event: dict[str, Any],
         mark: str,
-        store: LineStore,
+        store: LineFinder,
     ) -> list[Line]:
         """Write down what every account is debited for a question."""
         lines = self._write_items(paid.values())
@@ -609,10 +616,10 @@ class LedgerState:
         shown: dict[str, Any] | None,
     ) -> list[Line]:
         """Write down what came out, and what every account is charged for it."""
+        said = canonical(shown)  # first: what cannot be written is refused before anything is
         lines = self._write_items(charged.values())
-        lines.append(
-            self._line("settled", key, canonical({"release": shown, **self._payments("charged", charged)}))
-        )
+        payments = canonical(self._payments("charged", charged))
+        lines.append(self._line("settled", key, f'{payments[:-1]},"release":{said}}}'))
         self._settle(key, asked, charged)
         return lines
 
@@ -635,8 +642,10 @@ class LedgerState:
                 f"Expected a ledger of version {NUMBERED} to write {kind!r} into, got one of version "
                 f"{self.schema}. Rewrite it first: tellers ledger compact."
             )
+        number = str(self.head.number + 1)
+        line = self._line(kind, "" if kind == "closed" else number, canonical(body))
         self.is_closed = kind == "closed"
-        return [self._line(kind, "" if self.is_closed else str(self.head.number + 1), canonical(body))]
+        return [line]
 
     def _write_items(self, payments: Iterable[Payment]) -> list[Line]:
         lines = []
@@ -666,7 +675,9 @@ class LedgerState:
         number = body["event"]
         repeated = self.events.said(number)
         if repeated is None:
-            (line,) = store.numbered([number])
+            line = next(iter(store.numbered([number])), None)
+            if line is None or not line.is_intact:
+                raise changed(number)
             repeated = json.loads(line.body)
         return {**json.loads(canonical(repeated)), **body["asked"]}
 

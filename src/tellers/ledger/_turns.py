@@ -15,16 +15,26 @@ _LONG = 3e6  # seconds; what a lock can be told to wait for
 
 
 class TurnTask:
-    """What somebody waits for. Whoever does it sets an error where there is one."""
+    """What somebody waits for, and the turn in which it is done."""
 
-    __slots__ = ("deadline", "error", "is_done", "leads", "what", "woken")
+    __slots__ = ("deadline", "is_done", "leads", "turn", "what", "woken")
 
     def __init__(self, what: Any, deadline: float) -> None:
         self.what, self.deadline = what, deadline
-        self.error: BaseException | None = None
+        self.turn: _Turn | None = None
         self.is_done = self.leads = False
         self.woken = threading.Lock()
         self.woken.acquire()
+
+
+class _Turn:
+    """What is done together, and what came of it; until that is known it may have failed for all."""
+
+    __slots__ = ("error", "tasks")
+
+    def __init__(self, tasks: list[TurnTask]) -> None:
+        self.tasks = tasks
+        self.error: BaseException | None = KeyboardInterrupt()
 
 
 class TurnQueue:
@@ -60,8 +70,9 @@ class TurnQueue:
         except BaseException:
             self._leave(task)
             raise
-        if task.error is not None:
-            raise task.error
+        error = None if task.turn is None else task.turn.error
+        if error is not None:
+            raise error if task.leads else _for_another(error)
         return True
 
     def hold(self, seconds: float | None = None) -> bool:
@@ -110,41 +121,64 @@ class TurnQueue:
             if task in self._waiting:
                 self._waiting.remove(task)
             elif task.leads and not task.is_done:
-                task.is_done = True
-                self._hand_on()
+                self._hand_on(task)
 
     def _lead(self, own: TurnTask) -> None:
-        batch = [own]
+        turn = own.turn = _Turn([own])
 
         def begin() -> list[TurnTask]:
             with self._mutex:
                 # Whoever holds everybody back has no task to be done, and is a turn of its own.
-                while self._waiting and self._waiting[0].what is not None and len(batch) < MOST_AT_ONCE:
-                    batch.append(self._waiting.popleft())
-            return batch
+                while self._waiting and self._waiting[0].what is not None and len(turn.tasks) < MOST_AT_ONCE:
+                    task = self._waiting[0]
+                    task.turn = turn
+                    # Nothing is called in between: a Ctrl-C comes before both, or after.
+                    del self._waiting[0]
+                    turn.tasks += [task]
+            return turn.tasks
 
         try:
             self._act(own.deadline, begin)
+            turn.error = None
         except BaseException as error:
-            for task in batch:
-                task.error = _for_another(error)
-            own.error = error
+            turn.error = error
             if not isinstance(error, Exception):
                 raise
         finally:
-            with self._mutex:
-                for task in batch:
-                    task.is_done = True
-                self._hand_on()
-            for task in batch[1:]:
+            # Nobody else would wake those who wait: a Ctrl-C here is for afterwards.
+            is_over, stopped = False, None
+            while not is_over:
+                try:
+                    self._end(turn.tasks)
+                    is_over = True
+                except KeyboardInterrupt as error:
+                    stopped = error
+            if stopped is not None:
+                raise stopped
+
+    def _end(self, batch: list[TurnTask]) -> None:
+        """Tell all of a turn that it is over, and let the next one in; it may be called again."""
+        own, *others = batch
+        with self._mutex:
+            for task in others:
+                task.is_done = True
+            if not own.is_done:
+                self._hand_on(own)
+        for task in others:
+            if task.woken.locked():
                 task.woken.release()
 
-    def _hand_on(self) -> None:
-        self._busy = bool(self._waiting)
-        if self._busy:
-            following = self._waiting.popleft()
-            following.leads = True
-            following.woken.release()
+    def _hand_on(self, own: TurnTask | None = None) -> None:
+        # Nothing is called before the last line: a Ctrl-C comes before all of it, or after.
+        if own is not None:
+            own.is_done = True
+        if not self._waiting:
+            self._busy = False
+            return
+        following = self._waiting[0]
+        del self._waiting[0]
+        following.leads = True
+        following.woken.release()
 
 
 def _for_another(error: BaseException) -> BaseException:

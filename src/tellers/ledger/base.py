@@ -161,10 +161,15 @@ def canonical(value: Any) -> str:
 _PLAIN = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def require_storable_event(key: object, event: dict[str, Any], *, allow_seeded: bool) -> dict[str, Any]:
-    """Return a copy of an event that can be stored for good, or refuse key, event or noise."""
+def require_key(key: object) -> None:
+    """Refuse what is no key."""
     if not isinstance(key, str) or not key:
         raise TypeError(f"Expected a key that is a non-empty string, got {key!r}.")
+
+
+def require_storable_event(key: object, event: dict[str, Any], *, allow_seeded: bool) -> dict[str, Any]:
+    """Return a copy of an event that can be stored for good, or refuse key, event or noise."""
+    require_key(key)
     if event.get("noise") != "secure" and not allow_seeded:
         raise InsecureNoise(
             f"Expected secure noise, got {event.get('noise')!r}. Use noise.secure(), or open the ledger "

@@ -39,6 +39,7 @@ _COLUMNS = "number, kind, key, body, previous, hash"
 _PAGE = 1000
 _MOST_VALUES = 500
 _LAST_CHARACTER = 0x10FFFF
+_HALVES = range(0xD800, 0xE000)
 
 
 def connect(file: Path, first: Sequence[Line], timeout: float) -> sqlite3.Connection:
@@ -190,21 +191,24 @@ class SqliteStore:
 
     def named(self, kind: str, keys: Sequence[str]) -> dict[str, Line]:
         found: dict[str, Line] = {}
-        for some in _some(keys):
+        for some in _some([key for key in keys if _is_whole(key)]):
             for line in self._lines(f"WHERE kind = ? AND key IN ({_marks(some)})", kind, *some):
                 found[line.key] = line
         return found
 
     def of_kind(self, kind: str, begins: str, *, after: int) -> list[int]:
+        if not _is_whole(begins):
+            return []
         where, values = "kind = ?", list[Any]([kind])
         if begins:
-            where, values = f"{where} AND substr(key, 1, ?) = ?", [*values, len(begins), begins]
+            first = begins.encode()  # as bytes: to `substr` a text ends where it has a zero
+            where, values = f"{where} AND substr(CAST(key AS BLOB), 1, ?) = ?", [*values, len(first), first]
         if after < 0:
             # The index has kinds and keys; the last character has nothing after it that begins so.
             if begins:
                 where, values = f"{where} AND key >= ?", [*values, begins]
             if begins and ord(begins[-1]) < _LAST_CHARACTER:
-                where, values = f"{where} AND key < ?", [*values, begins[:-1] + chr(ord(begins[-1]) + 1)]
+                where, values = f"{where} AND key < ?", [*values, begins[:-1] + _following(begins[-1])]
             found = self._connection.execute(
                 f"SELECT number FROM lines WHERE {where}",  # noqa: S608
                 values,
@@ -241,6 +245,16 @@ class SqliteStore:
 
 def _some(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
     return (values[at : at + _MOST_VALUES] for at in range(0, len(values), _MOST_VALUES))
+
+
+def _is_whole(text: str) -> bool:
+    """Return whether a text can be stored: it has no halves of characters in it."""
+    return text.encode("utf-8", "ignore").decode("utf-8") == text
+
+
+def _following(character: str) -> str:
+    after = ord(character) + 1
+    return chr(after if after not in _HALVES else _HALVES.stop)
 
 
 def _marks(values: Sequence[Any]) -> str:
@@ -387,7 +401,7 @@ class SqliteLedger(ChainedLedger):
 
     def _require_key(self, key: str) -> None:
         # Refused here, for it would be refused in the middle of a turn, and with it all that others asked.
-        if key.encode("utf-8", "ignore").decode("utf-8") != key:
+        if not _is_whole(key):
             raise ValueError(f"Expected a key in whole characters, got {key!r}. Nothing was charged.")
 
     def _look(self, look: Callable[[LineStore], T]) -> T:

@@ -186,22 +186,24 @@ class Room:
             else:
                 priced[at] = price
         settling: list[tuple[int, Any, tuple[Ticket, Release, None]]] = []
+        before: list[int] = []
         for at, ticket in zip(priced, self.ledger.reserve_all(list(priced.values())), strict=True):
             one = found[at]
             if isinstance(ticket, Ticket):
                 found[at] = drawn = _caught(self._drawn, one, None)
                 if not isinstance(drawn, Exception):
                     settling.append((at, drawn[2], (ticket, drawn[0], None)))
-            elif isinstance(ticket, LedgerConflict):  # asked before: it may be on record
-                found[at] = _caught(self.ask, one.X, key=one.key, student=one.student, account=one.account)
+            elif isinstance(ticket, LedgerConflict):  # asked before: it may be on record, or is soon
+                before.append(at)
             else:
                 found[at] = ticket
         for (at, seal, outcome), refusal in zip(
             settling, self._settled([outcome for _, _, outcome in settling]), strict=True
         ):
-            if refusal is None:
-                self._sealed(seal)
-            found[at] = refusal or outcome[1].record()
+            found[at] = refusal or _caught(self._sealed, seal) or outcome[1].record()
+        for at in before:
+            one = asked[at]
+            found[at] = _caught(self.ask, one.X, key=one.key, student=one.student, account=one.account)
         return found
 
     def _question(self, X: Any, *, key: str, student: ArrayLike | None, account: str | None) -> "_Question":
@@ -251,9 +253,16 @@ class Room:
         try:
             return self.ledger.settle_all(outcomes)  # type: ignore[attr-defined,no-any-return]
         except (TimeoutError, ConnectionError):
-            return [_caught(self._settle, *outcome) for outcome in outcomes]
+            return [_caught(self._settle, *outcome, was_tried=True) for outcome in outcomes]
 
-    def _settle(self, ticket: Ticket, release: Release, used: Mapping[str, RdpCurve] | None) -> None:
+    def _settle(
+        self,
+        ticket: Ticket,
+        release: Release,
+        used: Mapping[str, RdpCurve] | None,
+        *,
+        was_tried: bool = False,
+    ) -> None:
         groups = {} if used is None else {"used": used}
         # What was drawn is paid for: a ledger that is busy or away for a while must not lose it.
         for attempt in range(_SETTLE_TRIES):
@@ -265,7 +274,7 @@ class Room:
                     raise
             except LedgerConflict:
                 # The try before may have gone through after all.
-                if not attempt or self.ledger.find(ticket.key) is None:
+                if not (attempt or was_tried) or self.ledger.find(ticket.key) is None:
                     raise
                 return
 
