@@ -366,7 +366,7 @@ def test_sixty_four_programs_on_one_file_all_get_their_turn(path):
     p50, p99, most = np.percentile(every, [50, 99, 100])
     print(f"{every.size} in all, {min(counts)} to {max(counts)} each; {p50:.2f} {p99:.2f} {most:.2f} s")
     assert min(counts) >= 3
-    assert max(counts) <= 3 * min(counts) + 3
+    assert min(counts) >= np.median(counts) / 4  # nobody is left behind
     assert every.max() < 40  # the bound is 30
     with opened(path) as ledger:
         assert ledger.count() == every.size
