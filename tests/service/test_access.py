@@ -99,6 +99,31 @@ def test_a_revoked_key_opens_nothing_from_the_next_request_on(place):
         assert client.get("/v1/budget", headers=headers).status_code == 401
 
 
+def test_a_revoked_key_asks_nothing_more_whatever_it_sends(place):
+    headers = place.bearer("alice")
+    with place.open() as client:
+        said = {"headers": headers, "json": {"idempotency_key": "k", "pool": [0]}}
+        assert client.post("/v1/labels", **said).status_code == 200
+        store = place.store
+        store.revoke(headers["Authorization"].split("_")[1])
+        store.close()
+        for sent in ({"json": {}}, {"content": b"{"}, {"content": b" " * 30_000}):
+            refused = client.post("/v1/labels", headers=headers, **sent)
+            assert (refused.status_code, refused.headers["connection"]) == (401, "close")
+
+
+def test_a_key_that_is_revoked_before_its_question_ends_the_connection(place):
+    headers = place.bearer("alice")
+    with place.open() as client:
+        said = {"headers": headers, "json": {"idempotency_key": "k", "pool": [0]}}
+        assert client.post("/v1/labels", **said).status_code == 200
+        store = place.store
+        store.revoke(headers["Authorization"].split("_")[1])
+        store.close()
+        refused = client.post("/v1/labels", **said)
+    assert (refused.status_code, refused.headers["connection"]) == (401, "close")
+
+
 def test_a_forged_key_is_refused(place):
     token = place.key("alice")
     other = place.key("bob")
@@ -163,6 +188,18 @@ def test_too_many_requests_of_a_key(place):
     assert refused.json()["type"] == "urn:tellers:problem:too-many"
     assert 59 - took <= int(refused.headers["Retry-After"]) <= 61  # a minute after the first
     assert other.status_code == 200
+
+
+@pytest.mark.parametrize("sent", [{"json": {}}, {"content": b"{"}, {"content": b" " * 9_000_000}])
+def test_what_is_no_question_counts_too(place, sent):
+    few = place.limited(requests_per_minute=3)
+    alice = few.bearer("alice")
+    with few.open() as client:
+        asked = client.post("/v1/labels", headers=alice, json={"idempotency_key": "k", "pool": [0]})
+        codes = [client.post("/v1/labels", headers=alice, **sent).status_code for _ in range(4)]
+    assert asked.status_code == 200
+    assert 429 not in codes[:2]
+    assert codes[2:] == [429, 429]
 
 
 def test_too_many_wrong_keys_from_an_address(place):

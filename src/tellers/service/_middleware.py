@@ -115,12 +115,39 @@ class KeyMiddleware:
             try:
                 request.state.key = await self._admit(request)
             except HttpProblem as problem:
-                response = problem.response(scope["state"]["request_id"])
-                if "key_id" not in scope["state"]:
-                    response.headers["Connection"] = "close"  # nothing more is read of a stranger
-                await response(scope, receive, send)
+                await self._refuse(problem, scope, receive, send)
                 return
+            if request.state.key is None:
+                send = self._looking_again(request, receive, send)
         await self.app(scope, receive, send)
+
+    async def _refuse(self, problem: HttpProblem, scope: Scope, receive: Receive, send: Send) -> None:
+        response = problem.response(scope["state"]["request_id"])
+        if problem.kind == "no-key":
+            scope["state"].pop("key_id", None)
+        if "key_id" not in scope["state"]:
+            response.headers["Connection"] = "close"  # nothing more is read of a stranger
+        await response(scope, receive, send)
+
+    def _looking_again(self, request: Request, receive: Receive, send: Send) -> Send:
+        """Admit a request that became no question, and was not counted with one, before it is answered."""
+        state, is_refused = request.scope["state"], False
+
+        async def answer(message: Message) -> None:
+            nonlocal is_refused
+            if message["type"] == "http.response.start":
+                if state.pop("token", None) is not None:
+                    try:
+                        await run_sync(self.authenticator.admit, request)
+                    except HttpProblem as problem:
+                        is_refused = True
+                        await self._refuse(problem, request.scope, receive, send)
+                elif "key_id" not in state:
+                    MutableHeaders(scope=message)["Connection"] = "close"
+            if not is_refused:
+                await send(message)
+
+        return answer
 
     async def _admit(self, request: Request) -> Key | None:
         """Return the key of a request; None where it is known, and whoever answers admits it."""
