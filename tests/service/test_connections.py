@@ -204,6 +204,19 @@ def test_a_request_whose_body_is_there_keeps_its_connection(service, line):
         assert b"close" not in said
 
 
+def test_a_service_that_ends_answers_what_it_has_begun_and_no_more():
+    with Service(deadlines=Deadlines()).running() as service, service.connect() as line:
+        line.sendall(b"POST /read HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab")
+        until_are_there(service, 1)
+        time.sleep(0.2)
+        service.should_exit = True
+        time.sleep(0.5)
+        line.sendall(b"cde" + GET)
+        said = rest(line)
+    assert said.startswith(b"HTTP/1.1 200")
+    assert said.count(b"HTTP/1.1") == 1
+
+
 def test_accepted_sockets_wait_for_no_second_packet_and_hold_no_megabytes():
     async def options():
         (listening,) = await listening_sockets("127.0.0.1", 0)

@@ -305,6 +305,11 @@ class Connection(HttpToolsProtocol):
         self.deadline = self.loop.time() + seconds
         self._unsent = self.transport.get_write_buffer_size()
 
+    def shutdown(self) -> None:
+        """End with the answer that is on its way, or now where there is none."""
+        super().shutdown()
+        self._keeps_alive = False
+
     # --- What comes ---
 
     def data_received(self, data: bytes) -> None:
