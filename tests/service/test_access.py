@@ -8,7 +8,8 @@ import pytest
 
 from tellers.service import LimitsConfig
 from tellers.service._keys import KeyStore
-from tellers.service._middleware import Authenticator
+from tellers.service._middleware import Authenticator, Failures
+from tellers.service._problems import HttpProblem
 from tellers.service.dashboard._pages import is_page
 
 QUESTION = {"idempotency_key": "k1", "pool": [0]}
@@ -214,6 +215,33 @@ def test_too_many_wrong_keys_from_an_address(place):
     assert codes == [401, 401, 429]
     # Behind a proxy all have one address: a neighbour who guesses shuts out nobody who has a key.
     assert known.status_code == never_seen.status_code == 200
+
+
+def test_wrong_keys_are_forgotten_with_their_minute():
+    now = 0.0
+    failures = Failures(2, clock=lambda: now)
+    for n in range(1000):
+        failures.add(f"192.0.2.{n}")
+    failures.add("192.0.2.0")
+    assert (len(failures), failures.wait("192.0.2.0"), failures.wait("192.0.2.1")) == (1000, 60, 0)
+    now = 59.5
+    assert failures.wait("192.0.2.0") == 1
+    now = 60.0
+    assert failures.wait("192.0.2.0") == 0
+    failures.add("198.51.100.1")
+    assert len(failures) == 1
+
+
+def test_all_of_one_line_by_ipv6_is_one_address(place):
+    store = place.store
+    authenticator = Authenticator(store, LimitsConfig(failures_per_minute=2))
+    codes = []
+    for n in range(3):
+        with pytest.raises(HttpProblem) as refused:
+            authenticator.check("guess", f"2001:db8::{n}")
+        codes.append(refused.value.status_code)
+    store.close()
+    assert codes == [401, 401, 429]
 
 
 def test_too_many_wrong_secrets_of_one_key(place):
