@@ -8,7 +8,8 @@ import pytest
 
 from tellers.service import LimitsConfig
 from tellers.service._keys import KeyStore
-from tellers.service._middleware import Authenticator
+from tellers.service._middleware import Authenticator, Failures
+from tellers.service._problems import HttpProblem
 from tellers.service.dashboard._pages import is_page
 
 QUESTION = {"idempotency_key": "k1", "pool": [0]}
@@ -99,6 +100,31 @@ def test_a_revoked_key_opens_nothing_from_the_next_request_on(place):
         assert client.get("/v1/budget", headers=headers).status_code == 401
 
 
+def test_a_revoked_key_asks_nothing_more_whatever_it_sends(place):
+    headers = place.bearer("alice")
+    with place.open() as client:
+        said = {"headers": headers, "json": {"idempotency_key": "k", "pool": [0]}}
+        assert client.post("/v1/labels", **said).status_code == 200
+        store = place.store
+        store.revoke(headers["Authorization"].split("_")[1])
+        store.close()
+        for sent in ({"json": {}}, {"content": b"{"}, {"content": b" " * 30_000}):
+            refused = client.post("/v1/labels", headers=headers, **sent)
+            assert (refused.status_code, refused.headers["connection"]) == (401, "close")
+
+
+def test_a_key_that_is_revoked_before_its_question_ends_the_connection(place):
+    headers = place.bearer("alice")
+    with place.open() as client:
+        said = {"headers": headers, "json": {"idempotency_key": "k", "pool": [0]}}
+        assert client.post("/v1/labels", **said).status_code == 200
+        store = place.store
+        store.revoke(headers["Authorization"].split("_")[1])
+        store.close()
+        refused = client.post("/v1/labels", **said)
+    assert (refused.status_code, refused.headers["connection"]) == (401, "close")
+
+
 def test_a_forged_key_is_refused(place):
     token = place.key("alice")
     other = place.key("bob")
@@ -165,6 +191,18 @@ def test_too_many_requests_of_a_key(place):
     assert other.status_code == 200
 
 
+@pytest.mark.parametrize("sent", [{"json": {}}, {"content": b"{"}, {"content": b" " * 9_000_000}])
+def test_what_is_no_question_counts_too(place, sent):
+    few = place.limited(requests_per_minute=3)
+    alice = few.bearer("alice")
+    with few.open() as client:
+        asked = client.post("/v1/labels", headers=alice, json={"idempotency_key": "k", "pool": [0]})
+        codes = [client.post("/v1/labels", headers=alice, **sent).status_code for _ in range(4)]
+    assert asked.status_code == 200
+    assert 429 not in codes[:2]
+    assert codes[2:] == [429, 429]
+
+
 def test_too_many_wrong_keys_from_an_address(place):
     few = place.limited(failures_per_minute=2)
     alice, bob = few.bearer("alice"), few.bearer("bob")
@@ -177,6 +215,33 @@ def test_too_many_wrong_keys_from_an_address(place):
     assert codes == [401, 401, 429]
     # Behind a proxy all have one address: a neighbour who guesses shuts out nobody who has a key.
     assert known.status_code == never_seen.status_code == 200
+
+
+def test_wrong_keys_are_forgotten_with_their_minute():
+    now = 0.0
+    failures = Failures(2, clock=lambda: now)
+    for n in range(1000):
+        failures.add(f"192.0.2.{n}")
+    failures.add("192.0.2.0")
+    assert (len(failures), failures.wait("192.0.2.0"), failures.wait("192.0.2.1")) == (1000, 60, 0)
+    now = 59.5
+    assert failures.wait("192.0.2.0") == 1
+    now = 60.0
+    assert failures.wait("192.0.2.0") == 0
+    failures.add("198.51.100.1")
+    assert len(failures) == 1
+
+
+def test_all_of_one_line_by_ipv6_is_one_address(place):
+    store = place.store
+    authenticator = Authenticator(store, LimitsConfig(failures_per_minute=2))
+    codes = []
+    for n in range(3):
+        with pytest.raises(HttpProblem) as refused:
+            authenticator.check("guess", f"2001:db8::{n}")
+        codes.append(refused.value.status_code)
+    store.close()
+    assert codes == [401, 401, 429]
 
 
 def test_too_many_wrong_secrets_of_one_key(place):

@@ -7,8 +7,10 @@ import json
 import resource
 import socket
 import ssl
+import sys
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -196,12 +198,55 @@ def test_a_client_that_reads_slowly_gets_all_of_it(service, line):
     assert size > len(LARGE)
 
 
+@pytest.mark.parametrize("last", [b"", b"Connection: close\r\n"])
+def test_who_reads_nothing_for_a_while_gets_all_of_it(last):
+    patient = replace(DEADLINES, write=5.0)
+    with Service(deadlines=patient).running() as service, service.connect() as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        line.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n%s\r\n" % last)
+        time.sleep(1.5)  # longer than the other deadlines
+        assert len(answer_on(line)) > len(LARGE)
+
+
+@pytest.mark.parametrize("last", [b"", b"Connection: close\r\n"])
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what was read of TLS")
+def test_a_client_that_reads_slowly_by_tls_gets_all_of_it(tmp_path, last):
+    write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem", secret=False)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    with Service(context=context).running() as service:
+        opened = service.connect()
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        with contextlib.closing(trusting().wrap_socket(opened)) as line:
+            line.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n%s\r\n" % last)
+            size, begun = 0, time.monotonic()
+            while size < len(LARGE) and (part := line.recv(16_384)):
+                size += len(part)
+                if time.monotonic() - begun < 2.5:
+                    time.sleep(0.05)
+        assert size > len(LARGE)
+        until_are_there(service, 0)
+
+
 def test_a_request_whose_body_is_there_keeps_its_connection(service, line):
     for _ in range(2):
         line.sendall(b"POST /read HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc")
         said = answer_on(line)
         assert said.startswith(b"HTTP/1.1 200")
         assert b"close" not in said
+
+
+def test_a_service_that_ends_answers_what_it_has_begun_and_no_more():
+    with Service(deadlines=Deadlines()).running() as service, service.connect() as line:
+        line.sendall(b"POST /read HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab")
+        until_are_there(service, 1)
+        time.sleep(0.2)
+        service.should_exit = True
+        time.sleep(0.5)
+        line.sendall(b"cde" + GET)
+        said = rest(line)
+    assert said.startswith(b"HTTP/1.1 200")
+    assert said.count(b"HTTP/1.1") == 1
 
 
 def test_accepted_sockets_wait_for_no_second_packet_and_hold_no_megabytes():

@@ -162,3 +162,16 @@ def test_strangers_send_no_more_than_a_form_needs(place):
         for path in ("/dashboard/sign-in", "/dashboard/keys/revoke", "/dashboard/nowhere"):
             refused = client.post(path, headers=form, content=b"key=" + b"x" * 100_000)
             assert refused.status_code == 413
+        for path in ("/v1/health", "/v1/health/"):
+            refused = client.post(path, headers=JSON, content=b" " * 100_000)
+            assert refused.status_code in (401, 413)
+
+
+@pytest.mark.parametrize("end", [b"", b"\\", b'"', b'": 0}'])
+def test_a_text_of_quotes_takes_nobodys_time(shared_place, shared_client, anna, end):
+    body = b'"' + b'\\"' * 9_000 + end
+    start = time.process_time()
+    refused = shared_client.post("/v1/labels", headers={**anna, **JSON}, content=body)
+    assert time.process_time() - start < 0.3
+    assert refused.status_code in (400, 422)
+    assert shared_place.spent() == 0.0

@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from tellers.testing._ports import free_port
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 
+PER_ADDRESS = 10
 SETTINGS = """\
 [data]
 source = "votes"
@@ -32,6 +34,8 @@ sigma = 40.0
 url = "ledger.db"
 epsilon = 5.0
 delta = 1e-5
+[limits]
+connections_per_address = {per_address}
 [server]
 port = {port}
 workers = 2
@@ -44,7 +48,7 @@ def served(tmp_path):
     """Serve with two workers; give process, address and the store of keys."""
     port = free_port()
     save_votes(tmp_path / "votes.npz", Votes.from_counts([[30, 5, 5], [3, 30, 7]] * 20, n_teachers=40))
-    (tmp_path / "service.toml").write_text(SETTINGS.format(port=port))
+    (tmp_path / "service.toml").write_text(SETTINGS.format(port=port, per_address=PER_ADDRESS))
     store = KeyStore(str(tmp_path / "keys.db"))
     process = subprocess.Popen(
         [sys.executable, "-m", "tellers", "serve", "--config", str(tmp_path / "service.toml")]
@@ -124,7 +128,7 @@ def test_nobody_is_left_where_the_parent_is_killed(served):
 
 
 def test_what_keeps_the_first_from_serving_is_said_in_plain_words(tmp_path):
-    (tmp_path / "service.toml").write_text(SETTINGS.format(port=free_port()))
+    (tmp_path / "service.toml").write_text(SETTINGS.format(port=free_port(), per_address=0))
     done = subprocess.run(
         [sys.executable, "-m", "tellers", "serve", "--config", str(tmp_path / "service.toml")],
         capture_output=True, text=True, timeout=60, check=False,
@@ -132,3 +136,90 @@ def test_what_keeps_the_first_from_serving_is_said_in_plain_words(tmp_path):
     assert done.returncode in (1, 2)
     assert "votes.npz" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+PARENT = """\
+import os, signal, sys, time
+from tellers.service._workers import run_workers
+
+fork, n_forked = os.fork, 0
+
+def forked():
+    global n_forked
+    process, n_forked = fork(), n_forked + 1
+    if n_forked == {at} and process:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return process
+
+def work(share):
+    os.read(share.lifeline, 1) if share.is_first and {at} == 1 else None
+    ended, end = [], time.monotonic() + 60
+    signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
+    share.tell()
+    while not ended and time.monotonic() < end:
+        time.sleep(0.01)
+
+os.fork = forked
+sys.exit(run_workers(2, [], work))
+"""
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_signal_that_comes_as_one_begins_ends_all_the_same(at):
+    process = subprocess.Popen([sys.executable, "-c", PARENT.format(at=at)])
+    try:
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+
+
+def test_who_comes_while_they_end_is_refused_at_once(served):
+    process, url, store = served
+    port, token = int(url.rpartition(":")[2]), store.create("alice", "student")[0]
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as line:
+        head = f"POST /v1/labels HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+        line.sendall(f"{head}Content-Type: application/json\r\n".encode())
+        line.sendall(b"Content-Length: 40\r\nExpect: 100-continue\r\n\r\n")
+        assert line.recv(100).startswith(b"HTTP/1.1 100")
+        process.terminate()
+        until(lambda: is_refused(port), 10)
+        assert process.poll() is None
+        line.sendall(b'{"idempotency_key": "last", "pool": [0]}')
+        assert line.recv(100).startswith(b"HTTP/1.1 200")
+    assert process.wait(60) == 0
+
+
+def is_refused(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_one_address_has_no_more_strangers_than_it_may_over_all_of_them(served):
+    process, url, _store = served
+    port, lines = int(url.rpartition(":")[2]), []
+    first, second = workers(process)
+    try:
+        for stopped in (first, second):
+            os.kill(stopped, signal.SIGSTOP)
+            for _ in range(20):
+                lines.append(socket.create_connection(("127.0.0.1", port), timeout=30))
+            until(lambda: sum(map(is_open, lines)) <= PER_ADDRESS, 8)  # before a deadline ends them
+            os.kill(stopped, signal.SIGCONT)
+    finally:
+        os.kill(first, signal.SIGCONT)
+        os.kill(second, signal.SIGCONT)
+        for line in lines:
+            line.close()
+
+
+def is_open(line):
+    line.setblocking(False)
+    try:
+        return line.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except ConnectionResetError:
+        return False

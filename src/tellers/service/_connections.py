@@ -27,6 +27,7 @@ PROGRESS_BYTES = 16_384
 _RESERVED_FILES = 256
 _ACCEPTED_AT_ONCE = 32
 _FRAMING = 8  # bytes around each byte of a body: chunks of one byte take five
+_LONGEST = 86_400.0  # seconds
 _SAID_EVERY = 60.0
 _LOG = logging.getLogger("uvicorn.error")  # which the log of a service takes over
 
@@ -172,6 +173,19 @@ def network_of(host: str) -> str:
     return str(address.ipv4_mapped) if address.ipv4_mapped else address.exploded[:19]
 
 
+def _in_flight(line: socket.socket) -> tuple[int, int]:
+    """Return how many bytes of a connection wait to be acknowledged, and how many were so far, on Linux."""
+    import fcntl
+    import termios
+
+    try:
+        waiting = fcntl.ioctl(line, termios.TIOCOUTQ, bytes(4))
+        told = line.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128)
+    except (OSError, ValueError):  # it is closed
+        return 0, 0
+    return int.from_bytes(waiting, sys.byteorder), int.from_bytes(told[120:], sys.byteorder)
+
+
 class _AnswerTransport:
     """What a response is written to. Where it ends a connection, what is still coming is read first.
 
@@ -207,11 +221,12 @@ class Connection(HttpToolsProtocol):
         self.budget = budget
         self.deadlines = deadlines or Deadlines()
         self.address, self.deadline = "", math.inf
+        self._wire: socket.socket | None = None
         self._opening: asyncio.Task[Any] | None = None
         self._answers: _AnswerTransport | None = None
         self._running: Any = None  # the request that is answered now; `cycle` is the last one that came
         self._is_head = self._is_refused = self._is_draining = self._keeps_alive = False
-        self._n_head = self._n_raw = self._n_body = self._n_drained = self._unsent = 0
+        self._n_head = self._n_raw = self._n_body = self._n_drained = self._read = 0
 
     # --- Its life ---
 
@@ -222,11 +237,13 @@ class Connection(HttpToolsProtocol):
             accepted.close()
             return
         self.deadline = self.loop.time() + self.deadlines.handshake
-        seconds = self.deadlines.handshake if context is not None else None
+        timeouts: dict[str, Any] = {}
+        if context is not None:
+            # How long a last answer may take is said by our own deadlines.
+            timeouts = {"ssl_handshake_timeout": self.deadlines.handshake, "ssl_shutdown_timeout": _LONGEST}
+            self._wire = accepted if sys.platform == "linux" else None
         self._opening = self.loop.create_task(
-            self.loop.connect_accepted_socket(
-                lambda: self, accepted, ssl=context, ssl_handshake_timeout=seconds
-            )
+            self.loop.connect_accepted_socket(lambda: self, accepted, ssl=context, **timeouts)
         )
 
         def opened(task: asyncio.Task[Any]) -> None:
@@ -278,9 +295,9 @@ class Connection(HttpToolsProtocol):
         if self._answers is None:
             self.abort()
             return
-        unsent = self.transport.get_write_buffer_size()
-        if unsent and unsent <= self._unsent - PROGRESS_BYTES:  # slow, but reading
-            self._unsent, self.deadline = unsent, now + self.deadlines.write
+        unsent, read = self._sent()
+        if unsent and read >= self._read + PROGRESS_BYTES:  # slow, but reading
+            self._read, self.deadline = read, now + self.deadlines.write
         elif self.transport.is_closing() or self.flow.write_paused:
             self.transport.abort()
         else:
@@ -302,8 +319,26 @@ class Connection(HttpToolsProtocol):
         self._wait(self.deadlines.close)
 
     def _wait(self, seconds: float) -> None:
+        unsent, self._read = self._sent()
+        if unsent and self._wire is None:
+            seconds = max(seconds, self.deadlines.write)
         self.deadline = self.loop.time() + seconds
-        self._unsent = self.transport.get_write_buffer_size()
+
+    def _sent(self) -> tuple[int, int]:
+        """Return how much of what was written waits yet, and a number that grows by what the client reads.
+
+        TLS passes on all it is given and knows nothing of it; Linux does.
+        """
+        unsent = int(self.transport.get_write_buffer_size())
+        if self._wire is None:
+            return unsent, -unsent
+        waiting, read = _in_flight(self._wire)
+        return unsent + waiting, read
+
+    def shutdown(self) -> None:
+        """End with the answer that is on its way, or now where there is none."""
+        super().shutdown()
+        self._keeps_alive = False
 
     # --- What comes ---
 

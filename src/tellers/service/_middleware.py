@@ -4,25 +4,25 @@ import asyncio
 import hashlib
 import hmac
 import json
+import math
 import re
 import secrets
 import threading
 import time
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
-from limits import RateLimitItemPerMinute
-from limits.storage import MemoryStorage
-from limits.strategies import MovingWindowRateLimiter
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ._keys import TOKEN, Key, KeyStore
+from ._connections import network_of
+from ._keys import TOKEN, WINDOW, Key, KeyStore
 from ._logs import Metrics, describe_error
 from ._problems import HttpProblem, as_problem
 from .settings import LimitsConfig
@@ -38,7 +38,8 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-_TEXT = re.compile(rb'("(?:[^"\\]++|\\.)*+")(\s*+:)?', re.DOTALL)
+# A text without an end goes to the end of all: looked for again at each quote in it, it would take hours.
+_TEXT = re.compile(rb'("(?:[^"\\]++|\\.)*+"?+)(\s*+:)?', re.DOTALL)
 _BRACKET = re.compile(rb"[\[\]{}]")
 _BODY_SECONDS = 30.0
 # A question has a few names and one text; a form, which strangers may send too, a key and a token.
@@ -114,12 +115,39 @@ class KeyMiddleware:
             try:
                 request.state.key = await self._admit(request)
             except HttpProblem as problem:
-                response = problem.response(scope["state"]["request_id"])
-                if "key_id" not in scope["state"]:
-                    response.headers["Connection"] = "close"  # nothing more is read of a stranger
-                await response(scope, receive, send)
+                await self._refuse(problem, scope, receive, send)
                 return
+            if request.state.key is None:
+                send = self._looking_again(request, receive, send)
         await self.app(scope, receive, send)
+
+    async def _refuse(self, problem: HttpProblem, scope: Scope, receive: Receive, send: Send) -> None:
+        response = problem.response(scope["state"]["request_id"])
+        if problem.kind == "no-key":
+            scope["state"].pop("key_id", None)
+        if "key_id" not in scope["state"]:
+            response.headers["Connection"] = "close"  # nothing more is read of a stranger
+        await response(scope, receive, send)
+
+    def _looking_again(self, request: Request, receive: Receive, send: Send) -> Send:
+        """Admit a request that became no question, and was not counted with one, before it is answered."""
+        state, is_refused = request.scope["state"], False
+
+        async def answer(message: Message) -> None:
+            nonlocal is_refused
+            if message["type"] == "http.response.start":
+                if state.pop("token", None) is not None:
+                    try:
+                        await run_sync(self.authenticator.admit, request)
+                    except HttpProblem as problem:
+                        is_refused = True
+                        await self._refuse(problem, request.scope, receive, send)
+                elif "key_id" not in state:
+                    MutableHeaders(scope=message)["Connection"] = "close"
+            if not is_refused:
+                await send(message)
+
+        return answer
 
     async def _admit(self, request: Request) -> Key | None:
         """Return the key of a request; None where it is known, and whoever answers admits it."""
@@ -174,7 +202,7 @@ class BodyLimitMiddleware:
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes:
         most = self.limits.max_body_bytes
-        if self.is_form(scope["path"]):
+        if self.is_form(scope["path"]) or "key_id" not in scope["state"]:
             most = min(most, _MOST_FORM_BYTES)
         declared = Headers(scope=scope).get("content-length", "")
         if declared.isdecimal() and int(declared[:20]) > most:
@@ -250,6 +278,45 @@ def token_of(request: Request) -> str:
     return words[1] if len(words) == 2 and words[0].lower() == "bearer" else ""
 
 
+class Failures:
+    """Counts wrong keys by place in any minute, in this process, and forgets places that are quiet.
+
+    A stranger makes nobody write to a database, and no address is kept. A clock that is set does not matter.
+
+    >>> now = [0.0]
+    >>> failures = Failures(2, clock=lambda: now[0])
+    >>> for now[0] in (0.0, 10.0):
+    ...     failures.add("192.0.2.7")
+    >>> failures.wait("192.0.2.7"), failures.wait("192.0.2.8")
+    (50, 0)
+    """
+
+    def __init__(self, most: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._clock, self._lock = most, clock, threading.Lock()
+        self._at: OrderedDict[tuple[str, ...], deque[float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def wait(self, *place: str) -> int:
+        """Return after how many seconds one more is looked at."""
+        with self._lock:
+            seen = self._at.get(place)
+            if seen is None or len(seen) < self._most:
+                return 0
+            return max(0, math.ceil(seen[0] + WINDOW - self._clock()))
+
+    def add(self, *place: str) -> None:
+        if not self._most:
+            return
+        with self._lock:
+            now = self._clock()
+            self._at.setdefault(place, deque(maxlen=self._most)).append(now)
+            self._at.move_to_end(place)
+            while (quiet := next(iter(self._at.items())))[1][-1] <= now - WINDOW:
+                del self._at[quiet[0]]
+
+
 @dataclass(eq=False)
 class Authenticator:
     """Checks keys and roles, and counts requests, those of a key together with all who share its store.
@@ -268,10 +335,10 @@ class Authenticator:
     _guesses: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(_MOST_GUESSES), repr=False
     )
-    # In this process: a stranger makes nobody write to a database, and no address is kept.
-    _failed: MovingWindowRateLimiter = field(
-        default_factory=lambda: MovingWindowRateLimiter(MemoryStorage()), repr=False
-    )
+    _failures: Failures = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._failures = Failures(self.limits.failures_per_minute)
 
     def verify(self, token: str) -> Key | None:
         """Return the key of a token that opens something, or None."""
@@ -298,13 +365,11 @@ class Authenticator:
 
     def check(self, token: str, address: str) -> Key:
         """Return the key of a token that opens something, or refuse whoever sent it from an address."""
-        failures = self.limits.failures_per_minute
         is_stranger = bool(token) and not self.remembered(token)
         place = self._counted(token, address) if is_stranger else ()
-        if is_stranger and failures and not self._failed.test(RateLimitItemPerMinute(failures), *place):
-            reset = self._failed.get_window_stats(RateLimitItemPerMinute(failures), *place).reset_time
-            wait = min(60, max(1, round(reset - time.time() + 0.5)))
-            detail = f"{failures} wrong keys in a minute."
+        wait = self._failures.wait(*place)
+        if wait:
+            detail = f"{self.limits.failures_per_minute} wrong keys in a minute."
             raise HttpProblem("too-many", detail, headers={"Retry-After": str(wait)})
         is_guess = is_stranger and len(place) == 1
         if is_guess and not self._guesses.acquire(blocking=False):
@@ -315,8 +380,8 @@ class Authenticator:
             if is_guess:
                 self._guesses.release()
         if key is None:
-            if token and failures:
-                self._failed.hit(RateLimitItemPerMinute(failures), *(place or self._counted(token, address)))
+            if token:
+                self._failures.add(*(place or self._counted(token, address)))
             raise _no_key(
                 "The key is not known, or was revoked." if token else "No key came with the request."
             )
@@ -338,6 +403,7 @@ class Authenticator:
 
         Ids are 60 random bits: who knows one is counted by it, and everybody else by the address.
         """
+        address = network_of(address)
         parts = TOKEN.fullmatch(token)
         known = parts is not None and self.store.find(parts[1]) is not None
         return (address, parts[1]) if parts is not None and known else (address,)

@@ -313,8 +313,10 @@ def add_label_route(
             request = Request(scope, receive)
             token = scope["state"].get("token")
             key = await asker(request) if token is None else token
+            question = _question(model, await request.body())
+            scope["state"].pop("token", None)  # it is admitted with the question
             try:
-                response = await ask(_question(model, await request.body()), key)
+                response = await ask(question, key)
             except HttpProblem as problem:
                 if problem.kind == "no-key":  # it was revoked since it was last looked at
                     scope["state"].pop("key_id", None)

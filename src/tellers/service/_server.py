@@ -113,7 +113,8 @@ def _serve(
         app.state.service.log.warning(
             "fewer connections, for want of open files", n_connections=n_connections
         )
-    budget = ConnectionBudget(n_connections, per_address=limits.connections_per_address)
+    per_address = -(-limits.connections_per_address // server.workers)
+    budget = ConnectionBudget(n_connections, per_address=per_address)
     connect = partial(Connection, budget=budget)
 
     class ReadyServer(uvicorn.Server):

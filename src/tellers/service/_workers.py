@@ -18,6 +18,7 @@ _SOON = 5.0
 """Seconds; a worker that ends sooner is not begun again for ever."""
 
 _MOST_EARLY = 5
+_ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Share(NamedTuple):
@@ -41,7 +42,7 @@ def run_workers(n_workers: int, sockets: Sequence[socket.socket], work: Callable
     with tempfile.TemporaryDirectory(prefix="tellers-metrics-") as folder:
         # Before the library is imported that reads it.
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _ENDS:
             signal.signal(number, parent.stop)
         code = parent.begin_first()
         if code is not None:
@@ -60,16 +61,22 @@ class _Parent:
 
     def begin(self, tell: int = -1) -> int:
         """Fork a worker; it writes to `tell` when it listens."""
+        # A signal waits until the worker is known, here, and has handlers of its own, there.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
         process = os.fork()
         if process:
             self._begun[process] = time.monotonic()
+            if self._stops:  # since it was last looked
+                os.kill(process, signal.SIGTERM)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
             return process
         code: Any = 1
         try:
             os.close(self._lifeline[1])
             os.setpgid(0, 0)  # Ctrl-C at a terminal is for the parent, who tells all of them once
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in _ENDS:
                 signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
 
             def said() -> None:
                 if tell >= 0:
@@ -115,11 +122,13 @@ class _Parent:
             name, words = json.loads(error)
             kind = getattr(errors, name, getattr(builtins, name, RuntimeError))
             raise kind(words)
-        return code
+        return max(0, code) if self._stops else code
 
     def stop(self, *_signal: Any) -> None:
-        """Let all workers finish what they have begun."""
+        """Let all workers finish what they have begun; who comes now is refused, and does not wait for it."""
         self._stops = True
+        for listening in self._sockets:
+            listening.close()
         for process in list(self._begun):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGTERM)
