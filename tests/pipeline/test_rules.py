@@ -273,7 +273,7 @@ def test_a_classifier_goes_by_the_rule_of_its_ledger(rows, tmp_path):
     X, y = rows
     held = Accountant.by("clock", BUDGET)
     with SqliteLedger(tmp_path / "fits.db", held) as ledger:
-        asked = Queries(n_queries=5)
+        asked = Queries(n_queries=25)
         model = classifier(ledger=ledger, queries=asked).fit(X[:300], y[:300], public=X[300:])
         assert (model.rule_, model.epsilon_) == ("clock", EPSILON)
         fits = classifier(ledger=MemoryLedger(Accountant(BUDGET)), budget=BUDGET, rule="clock")

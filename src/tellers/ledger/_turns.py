@@ -21,13 +21,13 @@ class TurnTask:
 
     def __init__(self, what: Any, deadline: float) -> None:
         self.what, self.deadline = what, deadline
-        self.turn: _Turn | None = None
+        self.turn: _TurnBatch | None = None
         self.is_done = self.leads = False
         self.woken = threading.Lock()
         self.woken.acquire()
 
 
-class _Turn:
+class _TurnBatch:
     """What is done together, and what came of it; until that is known it may have failed for all."""
 
     __slots__ = ("error", "tasks")
@@ -124,7 +124,7 @@ class TurnQueue:
                 self._hand_on(task)
 
     def _lead(self, own: TurnTask) -> None:
-        turn = own.turn = _Turn([own])
+        turn = own.turn = _TurnBatch([own])
 
         def begin() -> list[TurnTask]:
             with self._mutex:
