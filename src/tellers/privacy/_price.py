@@ -57,7 +57,15 @@ class Item:
 
     def price(self, kind: int | None = None) -> "Price":
         """Return the price of one of it: that of a kind, or of the dearest."""
-        return Price.of([(1, self, kind)])
+        self.curve(kind)  # one that there is
+        found = self._prices.get(kind)
+        if found is None:
+            found = self._prices[kind] = Price.of([(1, self, kind)])
+        return found
+
+    @cached_property
+    def _prices(self) -> "dict[int | None, Price]":
+        return {}
 
 
 Term = tuple[int, Item, int | None]
@@ -129,6 +137,8 @@ class Price(RdpCurve):
                     f"Expected a whole number of prices that take ticks or a delta of their own, got {times}."
                 )
             return super().__mul__(times)
+        if times == 1:
+            return itemised(self)
         n, total = int(times), super().__mul__(times)
         bill = Price.of(((n * m, item, kind) for m, item, kind in itemised(self).terms), like=total)
         return Price(total.orders, total.values, bill.terms, n * self.ticks, n * self.events, n * self.delta)

@@ -300,13 +300,15 @@ class Noise:
         """
         limits = _as_integers("bounds", bounds)
         flat, words = limits.reshape(-1), _Words(self._read)
-        if np.any(flat < 1):
+        if (flat < 1).any():
             raise ValueError("Expected every bound >= 1, got a smaller one; no integer lies below it.")
+        result = np.zeros(flat.size, dtype=np.int64)
+        missing = (flat > 1).nonzero()[0]
+        if not missing.size:  # nothing to draw: most rows have one maximum
+            return result.reshape(limits.shape)
         mask = (flat - 1).astype(np.uint64)
         for shift in (1, 2, 4, 8, 16, 32):
             mask |= mask >> np.uint64(shift)
-        result = np.zeros(flat.size, dtype=np.int64)
-        missing = np.flatnonzero(flat > 1)
         while missing.size:
             drawn = (words.many(missing.size) & mask[missing]).astype(np.int64)
             fits = drawn < flat[missing]
