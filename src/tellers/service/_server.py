@@ -1,6 +1,7 @@
 """The server of a service: uvicorn, with our own way of accepting connections, and TLS."""
 
 import asyncio
+import gc
 import secrets
 import socket
 import ssl
@@ -135,6 +136,10 @@ def _serve(
             make = partial(
                 connect, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
             )  # fmt: skip
+            # What is there by now stays: looked at again and again for garbage, it would hold up whoever asks
+            # then, for a twentieth of a second.
+            gc.collect()
+            gc.freeze()
             acceptor = Acceptor(listening, make, budget=budget, context=self.config.ssl)
             self.servers = [acceptor]  # type: ignore[list-item]
             if share is not None:
