@@ -58,8 +58,8 @@ coverage: .venv/.dev ## all tests, with branch coverage
 	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term
 
 chaos: .venv/.dev postgres compiler ## kills and power cuts under load, per backend: make chaos ARGS="--seconds 180" for less
-	$(BIN)/python scripts/chaos --backend sqlite $(or $(ARGS),--kills 1000 --power-losses 100)
-	$(BIN)/python scripts/chaos --backend postgresql $(or $(ARGS),--kills 1000 --power-losses 100)
+	$(BIN)/python scripts/chaos --backend sqlite $(or $(ARGS),--kills 2000 --power-losses 200 --pause 0.1)
+	$(BIN)/python scripts/chaos --backend postgresql $(or $(ARGS),--kills 2000 --power-losses 200 --pause 0.1)
 
 bench: .venv/.dev ## CPU time per question, as ratios to a plain reference
 	$(BIN)/python benchmarks/run.py
