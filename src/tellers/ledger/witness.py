@@ -113,7 +113,13 @@ def open_witness(
     """
     place = os.fspath(where)
     if place.startswith(("http://", "https://")):
-        token = read_owned(Path(token_file), "the token of a witness", "tellers witness serve", most=256)
+        if not token_file or not public_key:
+            raise ValueError(
+                "Expected a token file and a public key for a witness at an http(s):// address, got none. "
+                "tellers witness serve shows both on the machine of the witness; copy the token from there."
+            )
+        make = "tellers witness serve, on the machine of the witness; then copy it from there"
+        token = read_owned(Path(token_file), "the token of a witness", make, most=256)
         return HttpWitness(place, token, public_key, timeout=timeout)
     if token_file or public_key:
         raise ValueError("Expected a token and a public key for a witness at an http(s):// address alone.")
@@ -511,7 +517,8 @@ class Anchor:
         is_marked = "mark" in json.loads(first.body)
         if not is_marked and not place:
             raise ValueError(
-                "Expected place=..., an id, for a ledger of a version before 4: it has none itself."
+                "Expected a ledger of version 4, got an older one, which has no id of its own. Rewrite it "
+                "with tellers ledger compact, or give an id of its place: Anchor(..., place=...)."
             )
         self.key = first.hash if is_marked else place
         self._first = Head(0, first.hash)
