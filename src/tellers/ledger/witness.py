@@ -324,7 +324,7 @@ def _parsed(line: bytes, name: str) -> tuple[str, int, Seen]:
 def _not_ours(name: str) -> OSError:
     return OSError(
         f"Expected the lines of a witness in {name}, got something else. It was changed, or it is another "
-        "file. Nothing was written."
+        "file. Nothing was written. Name the file of a witness, or one that is not there yet."
     )
 
 
@@ -383,13 +383,19 @@ class HttpWitness:
             if time.monotonic() >= until:
                 raise TimeoutError
         except (OSError, http.client.HTTPException) as error:
-            raise ConnectionError(f"Expected the witness at {self.name} to answer, it does not.") from error
+            raise ConnectionError(
+                f"Expected the witness at {self.name} to answer, it does not. See whether it runs, and "
+                "whether a firewall lets you through."
+            ) from error
         finally:
             if ends is not None:
                 ends.cancel()
             connection.close()
         if status == 401:
-            raise ConnectionError(f"Expected the token of the witness at {self.name}, it knows another.")
+            raise ConnectionError(
+                f"Expected the token of the witness at {self.name}, it knows another. Copy the file `token` "
+                "from its folder again."
+            )
         try:
             self._key.verify(bytes.fromhex(signature), said)
             told = json.loads(said)
@@ -403,7 +409,8 @@ class HttpWitness:
         if status == 409:
             raise LedgerConflict(str(told["error"]))
         if status != 200:
-            raise ConnectionError(f"Expected the witness at {self.name} to answer, it could not: {status}.")
+            said_so = told.get("error", f"status {status}")
+            raise ConnectionError(f"Expected the witness at {self.name} to answer, it could not: {said_so}")
         return [Seen(int(number), str(digest), str(when)) for number, digest, when in told["history"]]
 
 
