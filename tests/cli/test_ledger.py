@@ -1,6 +1,7 @@
 """`tellers ledger`: the books from the command line, in a file and in a database."""
 
 import json
+import os
 import shutil
 import sqlite3
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from tellers import Accountant, Budget, Cost, GNMax, RdpCurve, Release, SqliteLedger, Unit, describe, noise
 from tellers.cli import main
+from tellers.ledger import compact_ledger
 
 OLD = Path(__file__).parents[1] / "ledger" / "fixtures" / "ledger-1.db"
 STATE = json.loads(OLD.with_suffix(".json").read_text())
@@ -186,6 +188,19 @@ def test_compact_rewrites_an_old_ledger_and_says_where_it_is(tellers, old):
     assert tellers("verify", aside)[0] == 0
     code, _, err = tellers("compact", aside)
     assert (code, "was rewritten into" in err) == (2, True)
+
+
+def test_compact_that_was_interrupted_between_two_names_is_ended_by_the_same_command(
+    tellers, old, monkeypatch
+):
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", lambda *_names: (_ for _ in ()).throw(OSError("the power is gone")))
+        with pytest.raises(OSError, match="the power is gone"):
+            compact_ledger(old)
+    code, _, err = tellers("status", old)
+    assert (code, "another one too" in err) == (2, True)
+    assert tellers("compact", old)[0] == 0
+    assert json.loads(tellers("compact", old, "--json")[1])["version"] == 4
 
 
 def test_all_of_it_in_a_database_without_a_word_of_the_password(tellers, postgres, old):

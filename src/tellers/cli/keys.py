@@ -21,6 +21,8 @@ HELP = """Make, list and revoke the keys of a service.
 
 A student asks for labels and sees what it has spent, an operator sees all that is public, an auditor reads
 and verifies the ledger. Two keys of one name are the same student, with one account.
+
+Example: tellers keys create --name alice --epsilon 1.0 > alice.key
 """
 
 

@@ -552,11 +552,15 @@ def compact(
 
     Example: tellers ledger compact spend.db
     """
+    from ..errors import LedgerConflict
     from ..ledger.compact import compact_ledger
     from ..ledger.opening import is_url
 
-    with _opened(where, name) as ledger:
-        n_lines = ledger.head.number + 1
+    try:
+        with _opened(where, name) as ledger:
+            n_lines = ledger.head.number + 1
+    except LedgerConflict:
+        n_lines = 0  # what a crash left may have two names; the command that is run again ends that
     with show.progress_bar(2 * n_lines, "lines", wanted=not as_json) as progress:
         found = compact_ledger(where, to=to, name=name, progress=progress)
     told = {

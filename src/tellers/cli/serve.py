@@ -111,7 +111,8 @@ def command(
     trust_ledger: Annotated[
         bool,
         options.option(
-            "Serve a ledger without what its witness saw: a new one, or a backup that was checked; for once.",
+            "Serve a ledger that lacks what its witness saw: a new one, or a backup that was checked. For "
+            "one start alone: it trusts whatever is there.",
             "--trust-ledger",
         ),
     ] = False,

@@ -10,6 +10,8 @@ HELP = """Remember elsewhere how far ledgers had come, so that one that lost lin
 
 A service tells its witness the last line of its ledger before it hands out an answer, and does not start on
 a ledger that does not hold what its witness saw. A file on another disk or another database can be one too.
+
+Example: tellers witness serve /var/lib/witness --host 0.0.0.0
 """
 
 
@@ -61,13 +63,18 @@ def check(
 
     seen_by = open_witness(witness, token_file=token_file, public_key=public_key)
     which: dict[str, Any] = {} if name is None else {"name": name}
-    with open_ledger(where, **which) as ledger:
+    try:
+        opened = open_ledger(where, **which)
+    except FileNotFoundError as missing:
+        raise ValueError(f"{missing} Look for a slip in its name.") from None
+    with opened as ledger:
         anchor = Anchor(ledger, seen_by)
         seen, head = last(seen_by, anchor.key), ledger.head
         anchor.require()
     if seen is None:
         raise LedgerConflict(
-            f"Expected a ledger that {seen_by.name} saw before, it knows nothing of this one."
+            f"Expected a ledger that {seen_by.name} saw before, it knows nothing of this one. Is it the "
+            "right witness, and the right ledger? A service tells its witness when it starts."
         )
     told = {"number": head.number, "seen": seen.number, "when": seen.when, "hash": seen.hash}
     words = f"It is at line {head.number}, and holds line {seen.number}, which was seen at {seen.when}."

@@ -113,7 +113,13 @@ def open_witness(
     """
     place = os.fspath(where)
     if place.startswith(("http://", "https://")):
-        token = read_owned(Path(token_file), "the token of a witness", "tellers witness serve", most=256)
+        if not token_file or not public_key:
+            raise ValueError(
+                "Expected a token file and a public key for a witness at an http(s):// address, got none. "
+                "tellers witness serve shows both on the machine of the witness; copy the token from there."
+            )
+        make = "tellers witness serve, on the machine of the witness; then copy it from there"
+        token = read_owned(Path(token_file), "the token of a witness", make, most=256)
         return HttpWitness(place, token, public_key, timeout=timeout)
     if token_file or public_key:
         raise ValueError("Expected a token and a public key for a witness at an http(s):// address alone.")
@@ -318,7 +324,7 @@ def _parsed(line: bytes, name: str) -> tuple[str, int, Seen]:
 def _not_ours(name: str) -> OSError:
     return OSError(
         f"Expected the lines of a witness in {name}, got something else. It was changed, or it is another "
-        "file. Nothing was written."
+        "file. Nothing was written. Name the file of a witness, or one that is not there yet."
     )
 
 
@@ -377,13 +383,19 @@ class HttpWitness:
             if time.monotonic() >= until:
                 raise TimeoutError
         except (OSError, http.client.HTTPException) as error:
-            raise ConnectionError(f"Expected the witness at {self.name} to answer, it does not.") from error
+            raise ConnectionError(
+                f"Expected the witness at {self.name} to answer, it does not. See whether it runs, and "
+                "whether a firewall lets you through."
+            ) from error
         finally:
             if ends is not None:
                 ends.cancel()
             connection.close()
         if status == 401:
-            raise ConnectionError(f"Expected the token of the witness at {self.name}, it knows another.")
+            raise ConnectionError(
+                f"Expected the token of the witness at {self.name}, it knows another. Copy the file `token` "
+                "from its folder again."
+            )
         try:
             self._key.verify(bytes.fromhex(signature), said)
             told = json.loads(said)
@@ -397,7 +409,8 @@ class HttpWitness:
         if status == 409:
             raise LedgerConflict(str(told["error"]))
         if status != 200:
-            raise ConnectionError(f"Expected the witness at {self.name} to answer, it could not: {status}.")
+            said_so = told.get("error", f"status {status}")
+            raise ConnectionError(f"Expected the witness at {self.name} to answer, it could not: {said_so}")
         return [Seen(int(number), str(digest), str(when)) for number, digest, when in told["history"]]
 
 
@@ -511,7 +524,8 @@ class Anchor:
         is_marked = "mark" in json.loads(first.body)
         if not is_marked and not place:
             raise ValueError(
-                "Expected place=..., an id, for a ledger of a version before 4: it has none itself."
+                "Expected a ledger of version 4, got an older one, which has no id of its own. Rewrite it "
+                "with tellers ledger compact, or give an id of its place: Anchor(..., place=...)."
             )
         self.key = first.hash if is_marked else place
         self._first = Head(0, first.hash)

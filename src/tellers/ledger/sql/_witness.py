@@ -99,7 +99,7 @@ def open_database(url: str, *, timeout: float) -> TableWitness:
                 yield connection
         except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
             raise ConnectionError(
-                f"Expected the witness in {shown(place)} to answer, it does not."
+                f"Expected the witness in {shown(place)} to answer, it does not. See whether the server runs."
             ) from error
 
     try:
