@@ -252,6 +252,24 @@ def test_a_crash_under_another_name_never_leaves_two_to_spend_from(tmp_path, ste
     assert sorted(each.name for each in tmp_path.glob("new*")) == ["new.db"]
 
 
+@pytest.mark.parametrize("end", ["", "-wal", "-shm", "-journal"])
+def test_what_lies_beside_another_name_is_no_log_of_the_new_one(tmp_path, end):
+    """SQLite would take a log that somebody left there for that of the new ledger."""
+    old, new = tmp_path / "spend.db", tmp_path / "new.db"
+    shutil.copy(FIXTURES / "ledger-3.db", old)
+    before = tell(old)
+    left = new.with_name(f"new.db{end}")
+    with open_ledger(tmp_path / "gone.db", Accountant(Budget(1.0, 1e-5))) as gone:
+        gone.open_account("student/alice", Budget(0.5, 1e-5))
+        shutil.copy(tmp_path / "gone.db-wal", left)
+    with pytest.raises(LedgerConflict, match=rf"not there yet, got {left.name}\."):
+        compact_ledger(old, to=str(new))
+    assert tell(old) == before
+    left.unlink()
+    compact_ledger(old, to=str(new))
+    assert tell(new) == before
+
+
 def _look(path, asked):
     asked.recv()
     other = sqlite3.connect(path, isolation_level=None)

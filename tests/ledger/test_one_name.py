@@ -26,6 +26,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This process:DeprecationWarning"),
 ]
 FORK = multiprocessing.get_context("fork")
+_KEPT = []  # in the other process
 
 
 @pytest.fixture
@@ -82,6 +83,10 @@ def opened_and_spent(path, who="other"):
 
 def opened_and_closed(path):
     opened(path).close()
+
+
+def opened_and_kept(path):
+    _KEPT.append(opened(path))
 
 
 # --- Names ---
@@ -154,6 +159,36 @@ def test_a_file_that_is_moved_to_where_a_link_leads_now_keeps_its_lines(path, tm
             ledger.reserve("b", ONE, event=SECURE)
         assert isinstance(elsewhere(opened_and_spent, link / "spend.db"), LedgerConflict)
     assert opened_and_spent(link / "spend.db") == N_PAID - 1
+
+
+@pytest.mark.parametrize("of", ["folder", "file"])
+def test_a_link_that_leads_to_a_copy_now_is_not_spent_by_who_has_the_other(tmp_path, of):
+    for folder in ("old", "new"):
+        (tmp_path / folder).mkdir()
+    opened_and_closed(tmp_path / "old" / "spend.db")
+    shutil.copy(tmp_path / "old" / "spend.db", tmp_path / "new" / "spend.db")
+    link = tmp_path / "books"
+    end, path = ("", link / "spend.db") if of == "folder" else ("/spend.db", link)
+    link.symlink_to(f"old{end}")
+    with opened(path) as ledger:
+        ledger.reserve("a", ONE, event=SECURE)
+        link.unlink()
+        link.symlink_to(f"new{end}")
+        for act in (lambda: ledger.reserve("b", ONE, event=SECURE), ledger.verify):
+            with pytest.raises(LedgerConflict, match="moved, removed or replaced"):
+                act()
+
+
+def test_who_was_refused_for_another_log_is_refused_again(path, elsewhere):
+    assert elsewhere(opened_and_kept, path) is None
+    lock = _inode.FileLock(path)
+    lock.open()
+    for end in ("-wal", "-shm"):
+        path.with_name(f"spend.db{end}").unlink()
+    for _ in range(2):
+        with pytest.raises(LedgerConflict, match="The log of"):
+            lock.hold_log()
+    lock.close()
 
 
 @pytest.mark.parametrize("ends", [["-wal"], ["-shm"], ["-wal", "-shm"]])

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import threading
 import time
+import weakref
 from contextlib import suppress
 
 import numpy as np
@@ -18,7 +19,7 @@ from tellers.errors import BudgetExhausted, LedgerConflict, Unsettled
 from tellers.ledger import _bills, sqlite
 from tellers.ledger._turns import TurnQueue, TurnTask
 from tellers.ledger.base import Ticket
-from tellers.privacy._price import Item, Price, with_delta
+from tellers.privacy._price import Item, Price, itemised, with_delta
 from tellers.privacy.release import NoiseLevel
 
 SECURE = {"noise": "secure"}
@@ -191,6 +192,23 @@ def test_a_strange_price_is_refused_for_itself(ledger, strange):
     assert [isinstance(each, Exception) for each in found] == [False, True, False]
     np.testing.assert_allclose(ledger.spent.values, 2 * ONE.values)
     ledger.verify()
+
+
+def test_a_kind_in_another_type_of_number_is_that_kind(ledger):
+    item = Item((0.5 * ONE, ONE))
+    for k, kind in enumerate((np.int64(1), 1)):
+        ledger.reserve(f"q{k}", item.price(kind), event=SECURE)
+    np.testing.assert_allclose(ledger.spent.values, 2 * ONE.values)
+    ledger.verify()
+
+
+def test_a_curve_of_ones_own_leaves_nothing_to_the_garbage_collector():
+    gc.disable()
+    try:
+        item = weakref.ref(itemised(0.5 * ONE).terms[0][1])
+    finally:
+        gc.enable()
+    assert item() is None
 
 
 def test_the_main_account_pays_the_price_whatever_the_others_pay(ledger):

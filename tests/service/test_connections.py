@@ -214,7 +214,8 @@ def test_a_client_that_reads_slowly_by_tls_gets_all_of_it(tmp_path, last):
     write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem", secret=False)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
-    with Service(context=context).running() as service:
+    at_ease = replace(DEADLINES, handshake=LONG, head=LONG)
+    with Service(context=context, deadlines=at_ease).running() as service:
         opened = service.connect()
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         with contextlib.closing(trusting().wrap_socket(opened)) as line:
@@ -238,11 +239,14 @@ def test_a_request_whose_body_is_there_keeps_its_connection(service, line):
 
 def test_a_service_that_ends_answers_what_it_has_begun_and_no_more():
     with Service(deadlines=Deadlines()).running() as service, service.connect() as line:
-        line.sendall(b"POST /read HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab")
-        until_are_there(service, 1)
-        time.sleep(0.2)
-        service.should_exit = True
-        time.sleep(0.5)
+        head = b"POST /read HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
+        line.sendall(head + b"Expect: 100-continue\r\n\r\n")
+        assert line.recv(100).startswith(b"HTTP/1.1 100")  # it has begun
+        line.sendall(b"ab")
+        service.should_exit, end = True, time.monotonic() + LONG
+        while service.servers[0].sockets[0].fileno() >= 0:
+            assert time.monotonic() < end
+            time.sleep(0.01)
         line.sendall(b"cde" + GET)
         said = rest(line)
     assert said.startswith(b"HTTP/1.1 200")

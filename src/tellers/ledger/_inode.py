@@ -161,7 +161,11 @@ class FileLock:
                 if _PER_OPEN_FILE:
                     file.log = _log(file.real)
                     _set_lock(file.descriptor, fcntl.F_RDLCK, _LOGS + _byte_of(file.log))
-                    _require_one_log(file)
+                    try:
+                        _require_one_log(file)
+                    except BaseException:
+                        _let_log_go(file)  # whoever tries again is looked at again
+                        raise
 
     def close(self, connections: Iterable[sqlite3.Connection] = ()) -> None:
         """Close connections to the file, and give its name back; the last one empties the log."""
@@ -169,10 +173,8 @@ class FileLock:
             found, self._file = self._file, None
             if found is not None:
                 found.n_users -= 1
-                if not found.n_users and found.holds_log:
-                    _set_lock(found.descriptor, fcntl.F_UNLCK, _LOG)
-                    if found.log is not None:
-                        _set_lock(found.descriptor, fcntl.F_UNLCK, _LOGS + _byte_of(found.log))
+                if not found.n_users:
+                    _let_log_go(found)
             for connection in connections:
                 with suppress(sqlite3.Error):
                     connection.close()
@@ -188,12 +190,13 @@ class FileLock:
         file = self._file
         try:
             there = self.path.stat()
+            is_moved = self._place not in (None, (there.st_dev, there.st_ino))
             if file is not None and file.real != self.path:
                 # A link on the way may lead to where the file was moved; its log is beside its old name.
-                there = file.real.stat()
+                is_moved = is_moved or not os.path.samestat(there, file.real.stat())
         except FileNotFoundError:
-            there = None
-        if there is None or self._place not in (None, (there.st_dev, there.st_ino)):
+            there, is_moved = None, True
+        if there is None or is_moved:
             # Writing to a file that was moved away, or making a new one, would begin the budget again.
             if self._place is not None:
                 raise LedgerConflict(
@@ -333,6 +336,14 @@ def _log(real: Path) -> bytes:
             there = os.stat(f"{real}{end}", follow_symlinks=False)
             found.append((there.st_dev, there.st_ino))
     return hashlib.sha256(repr(found).encode()).digest()
+
+
+def _let_log_go(file: _OpenFile) -> None:
+    if file.holds_log:
+        _set_lock(file.descriptor, fcntl.F_UNLCK, _LOG)
+        if file.log is not None:
+            _set_lock(file.descriptor, fcntl.F_UNLCK, _LOGS + _byte_of(file.log))
+    file.holds_log, file.log = False, None
 
 
 def _byte_of(name: bytes) -> int:

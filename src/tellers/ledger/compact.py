@@ -127,8 +127,8 @@ def _compact_file(path: Path, to: str | None, timeout: float, progress: Progress
             old = _file.SqliteStore(connection, path.name)
             closed = old.last("closed")
             if closed is None:
-                if to is not None and os.path.lexists(target):
-                    raise _is_there(target)
+                if to is not None:
+                    _require_free(target)
                 found = _write_file(old, new, version, target, path.stat(), timeout, progress)
                 connection.execute("COMMIT")
             else:
@@ -160,10 +160,14 @@ def _is_same(path: Path, other: Path) -> bool:
         return False
 
 
-def _is_there(path: Path) -> LedgerConflict:
-    return LedgerConflict(
-        f"Expected a file that is not there yet, got {path.name}. Nothing was written. Name another."
-    )
+def _require_free(target: Path) -> None:
+    """Refuse a name that is taken, or has a log beside it, which SQLite would take for the new one's."""
+    for end in ("", "-wal", "-shm", "-journal"):
+        if os.path.lexists(f"{target}{end}"):
+            raise LedgerConflict(
+                f"Expected a file that is not there yet, got {target.name}{end}. Nothing was written. Name "
+                "another."
+            )
 
 
 def _link(new: Path, target: Path) -> None:

@@ -58,6 +58,7 @@ class Item:
     def price(self, kind: int | None = None) -> "Price":
         """Return the price of one of it: that of a kind, or of the dearest."""
         self.curve(kind)  # one that there is
+        kind = None if kind is None else int(kind)
         found = self._prices.get(kind)
         if found is None:
             found = self._prices[kind] = Price.of([(1, self, kind)])
@@ -166,7 +167,8 @@ def itemised(curve: RdpCurve) -> Price:
         return curve
     if not curve.values.any():
         return Price(curve.orders, curve.values)
-    return replace(Item((RdpCurve(curve.orders, curve.values),)).price(), delta=delta_of(curve))
+    one = Item((RdpCurve(curve.orders, curve.values),))
+    return Price.of([(1, one, None)], delta=delta_of(curve))  # one that it keeps would keep it too
 
 
 def delta_of(price: RdpCurve) -> float:
