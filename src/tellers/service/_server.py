@@ -162,8 +162,11 @@ def _serve(
         ssl_certfile=str(settings.path(server.tls_cert)) if server.is_tls else None,
         ssl_keyfile=str(settings.path(server.tls_key)) if server.is_tls else None,
     ))  # fmt: skip
-    with suppress(KeyboardInterrupt):  # how the server hands on Ctrl-C, when all is done
-        running.run(sockets=None if share is None else list(share.sockets))
+    try:
+        with suppress(KeyboardInterrupt):  # how the server hands on Ctrl-C, when all is done
+            running.run(sockets=None if share is None else list(share.sockets))
+    finally:
+        gc.unfreeze()
     if not running.started:
         sys.exit(3)
 
