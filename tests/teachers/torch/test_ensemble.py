@@ -393,6 +393,7 @@ def test_an_interrupt_keeps_what_is_finished(tmp_path):
 
 SCRIPT = """
 import sys
+import time
 from tellers.data import digits
 from tellers.teachers import partition
 from tellers.nn.batched import Batched
@@ -402,8 +403,9 @@ from tellers.teachers import train_ensemble
 data = digits()
 train_ensemble(
     TorchClassifier("mlp", epochs=40, batch_size=20, device="cpu"), data.X[:600], data.y[:600],
-    partition(600, 12, seed=3), n_classes=10, seed=7, folder=sys.argv[1], n_jobs=1, engine=Batched(chunk=2),
-    progress=lambda done, of: print(done, flush=True),
+    partition(600, 24, seed=3), n_classes=10, seed=7, folder=sys.argv[1], n_jobs=1, engine=Batched(chunk=2),
+    # On a fast machine it would be over before it is killed.
+    progress=lambda done, of: (print(done, flush=True), time.sleep(0.05)),
 )
 """
 
@@ -422,7 +424,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_teachers(tmp_path):
         watchdog.start()
         while int(child.stdout.readline() or 99) <= finished:
             pass
-        time.sleep(generator.uniform(0, 0.3))
+        time.sleep(generator.uniform(0, 0.15))
         child.kill()
         n_killed += child.wait() == -signal.SIGKILL
         watchdog.cancel()
@@ -430,8 +432,8 @@ def test_killed_at_random_moments_it_ends_with_the_same_teachers(tmp_path):
         now = 2 * len(list(folder.glob("*.json")))
         assert now > finished  # every run gets further than the one before
         finished = now
-        if finished == 12:
+        if finished == 24:
             break  # it was faster than we are
     assert n_killed >= 2
-    model, parts = TorchClassifier("mlp", epochs=40, batch_size=20, device="cpu"), partition(600, 12, seed=3)
+    model, parts = TorchClassifier("mlp", epochs=40, batch_size=20, device="cpu"), partition(600, 24, seed=3)
     assert_same(train(model, parts=parts, folder=folder), train(model, parts=parts))
