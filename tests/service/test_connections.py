@@ -151,6 +151,7 @@ def until_are_there(service, n):
         b"\r\n",
         GET,
         b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" * 2,
         b"POST /read HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nabc",
         b"POST /read HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\nx",
@@ -159,12 +160,21 @@ def until_are_there(service, n):
         b"GARBAGE\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
     ],
-    ids=["nothing", "half a line", "empty lines", "idle", "unread", "half a body", "half in chunks",
-         "refused", "refused in chunks", "never continued", "garbage", "upgrade"],
+    ids=["nothing", "half a line", "empty lines", "idle", "unread", "unread twice", "half a body",
+         "half in chunks", "refused", "refused in chunks", "never continued", "garbage", "upgrade"],
 )  # fmt: skip
 def test_no_state_lasts_for_ever_whoever_holds_on(service, line, said):
     line.sendall(said)
     until_are_there(service, 0)  # nobody here reads, or closes
+
+
+def test_who_reads_nothing_and_asks_again_later_is_given_up_too():
+    at_ease = replace(DEADLINES, idle=LONG)
+    with Service(deadlines=at_ease).running() as service, service.connect() as line:
+        line.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert line.recv(1) == b"H"
+        line.sendall(GET)
+        until_are_there(service, 0)
 
 
 def test_who_is_refused_reads_why_and_the_rest_is_thrown_away(service, line):

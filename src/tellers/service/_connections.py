@@ -324,6 +324,13 @@ class Connection(HttpToolsProtocol):
             seconds = max(seconds, self.deadlines.write)
         self.deadline = self.loop.time() + seconds
 
+    def _wait_for_running(self) -> None:
+        """Wait for whom the running request waits: the client to read what was said before, or to send it."""
+        if self.flow.write_paused:
+            self._wait(self.deadlines.write)
+        else:
+            self._wait(self.deadlines.body if self._running.more_body else math.inf)
+
     def _sent(self) -> tuple[int, int]:
         """Return how much of what was written waits yet, and a number that grows by what the client reads.
 
@@ -392,7 +399,7 @@ class Connection(HttpToolsProtocol):
         # Until all of it is there, an answer ends the connection.
         self._keeps_alive, cycle.keep_alive = cycle.keep_alive, False
         if cycle is self._running:
-            self._wait(self.deadlines.body)
+            self._wait_for_running()
 
     def on_body(self, body: bytes) -> None:
         self._n_body += len(body)
@@ -407,7 +414,7 @@ class Connection(HttpToolsProtocol):
         elif not cycle.response_started:
             cycle.keep_alive = self._keeps_alive
         if cycle is self._running and not cycle.response_complete:
-            self.deadline = math.inf
+            self._wait_for_running()
 
     def _is_sound(self) -> bool:
         """Return whether a head is one that all readers of HTTP/1 understand alike."""
@@ -460,7 +467,7 @@ class Connection(HttpToolsProtocol):
             task = self.loop.create_task(cycle.run_asgi(app))
             task.add_done_callback(self.tasks.discard)
             self.tasks.add(task)
-            self._wait(self.deadlines.body if cycle.more_body else math.inf)
+            self._wait_for_running()
         else:
             self._wait(self.deadlines.head if self._is_head else self.deadlines.idle)
 
@@ -472,7 +479,7 @@ class Connection(HttpToolsProtocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         if not (self.is_idle or self.transport.is_closing()):
-            self._wait(self.deadlines.body if self._running.more_body else math.inf)
+            self._wait_for_running()
 
 
 def _bad_request() -> bytes:
