@@ -273,6 +273,27 @@ def test_accepted_sockets_wait_for_no_second_packet_and_hold_no_megabytes():
     assert asyncio.run(options()) == (True, WRITE_BYTES)
 
 
+def test_a_name_with_an_address_that_is_not_there_is_listened_on_by_the_others():
+    elsewhere = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("2001:db8::1", 0, 0, 0))
+    here = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))
+
+    async def listened_on(*known):
+        async def getaddrinfo(*_given, **_named):
+            return known
+
+        asyncio.get_running_loop().getaddrinfo = getaddrinfo
+        sockets = await listening_sockets("localhost", 0)
+        names = [listening.getsockname()[0] for listening in sockets]
+        for listening in sockets:
+            listening.close()
+        return names
+
+    for known in ((elsewhere, here), (here, elsewhere)):
+        assert asyncio.run(listened_on(*known)) == ["127.0.0.1"]
+    with pytest.raises(OSError, match="address"):
+        asyncio.run(listened_on(elsewhere))
+
+
 # --- What is not HTTP, or HTTP that readers may differ on ---
 
 POST = b"POST /read HTTP/1.1\r\nHost: x\r\n"

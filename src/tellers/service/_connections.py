@@ -1,6 +1,7 @@
 """The connections of a service: a budget that strangers cannot use up, and a deadline in every state."""
 
 import asyncio
+import errno
 import ipaddress
 import logging
 import math
@@ -28,6 +29,7 @@ _RESERVED_FILES = 256
 _ACCEPTED_AT_ONCE = 32
 _FRAMING = 8  # bytes around each byte of a body: chunks of one byte take five
 _LONGEST = 86_400.0  # seconds
+_NO_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _SAID_EVERY = 60.0
 _LOG = logging.getLogger("uvicorn.error")  # which the log of a service takes over
 
@@ -547,14 +549,23 @@ async def listening_sockets(host: str, port: int, *, backlog: int = 2048) -> lis
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     sockets: list[socket.socket] = []
+    missing: OSError | None = None
     try:
         for family, _, _, _, place in dict.fromkeys(found):
-            sockets.append(socket.create_server(place[:2], family=family, backlog=backlog))
+            try:
+                sockets.append(socket.create_server(place[:2], family=family, backlog=backlog))
+            except OSError as error:
+                if error.errno not in _NO_ADDRESS:
+                    raise
+                missing = error  # a name may have one of a kind that this machine does not speak, as of IPv6
+                continue
             # Both are passed on to what is accepted: a small packet does not wait for the one before, and a
             # response that is not read waits here, where it is counted, and not in megabytes of the system.
             sockets[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if hasattr(socket, "TCP_NOTSENT_LOWAT"):
                 sockets[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, WRITE_BYTES)
+        if missing is not None and not sockets:
+            raise missing
     except OSError:
         for opened in sockets:
             opened.close()
