@@ -221,11 +221,8 @@ def test_who_reads_nothing_for_a_while_gets_all_of_it(last):
 @pytest.mark.parametrize("last", [b"", b"Connection: close\r\n"])
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what was read of TLS")
 def test_a_client_that_reads_slowly_by_tls_gets_all_of_it(tmp_path, last):
-    write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem", secret=False)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
     at_ease = replace(DEADLINES, handshake=LONG, head=LONG)
-    with Service(context=context, deadlines=at_ease).running() as service:
+    with Service(context=certified(tmp_path), deadlines=at_ease).running() as service:
         opened = service.connect()
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         with contextlib.closing(trusting().wrap_socket(opened)) as line:
@@ -261,6 +258,17 @@ def test_a_service_that_ends_answers_what_it_has_begun_and_no_more():
         said = rest(line)
     assert said.startswith(b"HTTP/1.1 200")
     assert said.count(b"HTTP/1.1") == 1
+
+
+def test_a_service_that_ends_does_not_wait_for_an_idle_client_that_says_no_goodbye(tmp_path):
+    at_ease = Deadlines(idle=3 * LONG, close=0.3)
+    with (
+        Service(context=certified(tmp_path), deadlines=at_ease).running() as service,
+        contextlib.closing(trusting().wrap_socket(service.connect())) as line,
+    ):
+        assert service.ask(line).startswith(b"HTTP/1.1 200")
+        service.should_exit = True
+        until_are_there(service, 0)
 
 
 def test_accepted_sockets_wait_for_no_second_packet_and_hold_no_megabytes():
@@ -446,10 +454,7 @@ def test_one_address_takes_no_place_of_another_and_keys_do_not_count():
 
 
 def test_a_handshake_counts_and_has_a_deadline(tmp_path):
-    write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem", secret=False)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
-    with Service(context=context).running() as service, contextlib.ExitStack() as opened:
+    with Service(context=certified(tmp_path)).running() as service, contextlib.ExitStack() as opened:
         first = opened.enter_context(service.connect())
         half = opened.enter_context(service.connect())
         half.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
@@ -462,6 +467,13 @@ def test_a_handshake_counts_and_has_a_deadline(tmp_path):
             line.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nx")
             assert answer_on(line).startswith(b"HTTP/1.1 401")
             until_are_there(service, 0)
+
+
+def certified(folder):
+    write_certificate(folder / "cert.pem", folder / "key.pem", secret=False)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return context
 
 
 def trusting():

@@ -348,6 +348,8 @@ class Connection(HttpToolsProtocol):
         """End with the answer that is on its way, or now where there is none."""
         super().shutdown()
         self._keeps_alive = False
+        if self.transport.is_closing():  # by TLS, when the client says goodbye as well
+            self._wait(self.deadlines.close)
 
     # --- What comes ---
 
