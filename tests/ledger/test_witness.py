@@ -162,6 +162,12 @@ def test_a_last_line_that_was_cut_short_is_ignored(path):
     assert last(FileWitness(path), LEDGER) is None
 
 
+def test_a_folder_that_is_not_there_is_no_witness_that_saw_nothing(path):
+    assert FileWitness(path).history("a" * 64) == []
+    with pytest.raises(FileNotFoundError, match=r"Is its disk mounted\?"):
+        FileWitness(path / "elsewhere").history("a" * 64)
+
+
 def test_a_file_that_is_no_witness_is_left_alone(path):
     nested = witnesses._HEADER + b"[" * 200_000 + b"\n\n\n"
     for said in (b"my notes\n", b"my notes", b"SQLite format 3\0", nested):

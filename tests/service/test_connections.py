@@ -151,6 +151,7 @@ def until_are_there(service, n):
         b"\r\n",
         GET,
         b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" * 2,
         b"POST /read HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nabc",
         b"POST /read HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\nx",
@@ -159,12 +160,21 @@ def until_are_there(service, n):
         b"GARBAGE\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
     ],
-    ids=["nothing", "half a line", "empty lines", "idle", "unread", "half a body", "half in chunks",
-         "refused", "refused in chunks", "never continued", "garbage", "upgrade"],
+    ids=["nothing", "half a line", "empty lines", "idle", "unread", "unread twice", "half a body",
+         "half in chunks", "refused", "refused in chunks", "never continued", "garbage", "upgrade"],
 )  # fmt: skip
 def test_no_state_lasts_for_ever_whoever_holds_on(service, line, said):
     line.sendall(said)
     until_are_there(service, 0)  # nobody here reads, or closes
+
+
+def test_who_reads_nothing_and_asks_again_later_is_given_up_too():
+    at_ease = replace(DEADLINES, idle=LONG)
+    with Service(deadlines=at_ease).running() as service, service.connect() as line:
+        line.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert line.recv(1) == b"H"
+        line.sendall(GET)
+        until_are_there(service, 0)
 
 
 def test_who_is_refused_reads_why_and_the_rest_is_thrown_away(service, line):
@@ -211,11 +221,8 @@ def test_who_reads_nothing_for_a_while_gets_all_of_it(last):
 @pytest.mark.parametrize("last", [b"", b"Connection: close\r\n"])
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what was read of TLS")
 def test_a_client_that_reads_slowly_by_tls_gets_all_of_it(tmp_path, last):
-    write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem", secret=False)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
     at_ease = replace(DEADLINES, handshake=LONG, head=LONG)
-    with Service(context=context, deadlines=at_ease).running() as service:
+    with Service(context=certified(tmp_path), deadlines=at_ease).running() as service:
         opened = service.connect()
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         with contextlib.closing(trusting().wrap_socket(opened)) as line:
@@ -253,6 +260,17 @@ def test_a_service_that_ends_answers_what_it_has_begun_and_no_more():
     assert said.count(b"HTTP/1.1") == 1
 
 
+def test_a_service_that_ends_does_not_wait_for_an_idle_client_that_says_no_goodbye(tmp_path):
+    at_ease = Deadlines(idle=3 * LONG, close=0.3)
+    with (
+        Service(context=certified(tmp_path), deadlines=at_ease).running() as service,
+        contextlib.closing(trusting().wrap_socket(service.connect())) as line,
+    ):
+        assert service.ask(line).startswith(b"HTTP/1.1 200")
+        service.should_exit = True
+        until_are_there(service, 0)
+
+
 def test_accepted_sockets_wait_for_no_second_packet_and_hold_no_megabytes():
     async def options():
         (listening,) = await listening_sockets("127.0.0.1", 0)
@@ -261,6 +279,27 @@ def test_accepted_sockets_wait_for_no_second_packet_and_hold_no_megabytes():
             return bool(nodelay), accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT)
 
     assert asyncio.run(options()) == (True, WRITE_BYTES)
+
+
+def test_a_name_with_an_address_that_is_not_there_is_listened_on_by_the_others():
+    elsewhere = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("2001:db8::1", 0, 0, 0))
+    here = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))
+
+    async def listened_on(*known):
+        async def getaddrinfo(*_given, **_named):
+            return known
+
+        asyncio.get_running_loop().getaddrinfo = getaddrinfo
+        sockets = await listening_sockets("localhost", 0)
+        names = [listening.getsockname()[0] for listening in sockets]
+        for listening in sockets:
+            listening.close()
+        return names
+
+    for known in ((elsewhere, here), (here, elsewhere)):
+        assert asyncio.run(listened_on(*known)) == ["127.0.0.1"]
+    with pytest.raises(OSError, match="address"):
+        asyncio.run(listened_on(elsewhere))
 
 
 # --- What is not HTTP, or HTTP that readers may differ on ---
@@ -415,10 +454,7 @@ def test_one_address_takes_no_place_of_another_and_keys_do_not_count():
 
 
 def test_a_handshake_counts_and_has_a_deadline(tmp_path):
-    write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem", secret=False)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
-    with Service(context=context).running() as service, contextlib.ExitStack() as opened:
+    with Service(context=certified(tmp_path)).running() as service, contextlib.ExitStack() as opened:
         first = opened.enter_context(service.connect())
         half = opened.enter_context(service.connect())
         half.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
@@ -431,6 +467,13 @@ def test_a_handshake_counts_and_has_a_deadline(tmp_path):
             line.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nx")
             assert answer_on(line).startswith(b"HTTP/1.1 401")
             until_are_there(service, 0)
+
+
+def certified(folder):
+    write_certificate(folder / "cert.pem", folder / "key.pem", secret=False)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return context
 
 
 def trusting():

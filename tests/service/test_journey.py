@@ -235,6 +235,25 @@ def test_a_key_in_a_file_is_for_its_owner_alone(folder):
     assert (folder / "alice.key").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_key_in_a_file_of_somebody_else_comes_with_a_warning(folder, monkeypatch, capsys):
+    from tellers.cli import main
+
+    def refuse(*_given):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "fchmod", refuse)
+    monkeypatch.chdir(folder)
+    for mode, is_open in ((0o644, True), (0o600, False)):
+        with (folder / "alice.key").open("w") as out, monkeypatch.context() as here:
+            (folder / "alice.key").chmod(mode)
+            here.setattr(sys, "stdout", out)
+            with pytest.raises(SystemExit) as caught:
+                main(["keys", "create", "--name", "alice"])
+        assert caught.value.code == 0
+        assert (folder / "alice.key").read_text().startswith("tlr_")
+        assert ("chmod 600" in " ".join(capsys.readouterr().err.split())) == is_open
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -13,6 +13,7 @@ from tellers import Budget, GNMax, Unit
 from tellers.errors import LedgerConflict
 from tellers.runs import MechanismConfig
 from tellers.service import ServedConfig
+from tellers.service._teachers import Served
 
 
 def ask(client, headers, key, **question):
@@ -260,7 +261,9 @@ def test_an_answer_stays_paid_for_when_an_account_is_opened_later(place, alice):
         assert ask(client, alice, "k2", pool=[0]).json()["own"]["epsilon_spent"] > 0.0
 
 
-def test_those_who_ask_the_same_do_not_take_every_thread(place, alice, monkeypatch):
+@pytest.mark.parametrize("is_quick", [True, False])
+def test_those_who_ask_the_same_do_not_take_every_thread(place, alice, monkeypatch, is_quick):
+    monkeypatch.setattr(Served, "is_quick", is_quick)  # those who are not have a thread for each question
     go_on, bob = threading.Event(), place.bearer("bob")
     with place.open() as client:
         room = client.app.state.service.labels.room

@@ -12,6 +12,7 @@ import pytest
 
 from tellers import open_ledger
 from tellers.errors import LedgerConflict
+from tellers.ledger.base import Head
 from tellers.ledger.witness import FileWitness, last, open_witness
 from tellers.service import Client, WitnessConfig, create_app, parse_settings
 from tellers.service._ledger import ledger_id
@@ -179,6 +180,13 @@ def test_a_witness_in_a_database(place, alice, own_database):
         assert [each.head for each in anchor.witness.history(anchor.key)] == [anchor.ledger.head]
         assert seen.when.endswith("+00:00")
     create_app(settings, log_stream=place.log).state.service.labels.close()
+
+
+def test_a_witness_in_a_database_that_writes_dates_in_another_way(postgres, own_database):
+    postgres.sql(f"ALTER DATABASE {own_database.rpartition('/')[2]} SET datestyle = 'German'")
+    witness, head = open_witness(own_database), Head(1, "b" * 64)
+    witness.note("a" * 64, head)
+    assert last(witness, "a" * 64).head == head
 
 
 def test_a_database_in_which_no_table_may_be_made_is_no_witness(postgres, own_database):

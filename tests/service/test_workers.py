@@ -173,6 +173,30 @@ def test_a_signal_that_comes_as_one_begins_ends_all_the_same(at):
         process.kill()
 
 
+LATE = """\
+import os, sys
+from tellers.service._workers import run_workers
+
+def work(share):
+    if share.is_first:
+        share.tell()
+        [os.open("books", os.O_RDWR) for _ in range(9)]
+        raise OSError("late")
+
+sys.exit(run_workers(1, [], work))
+"""
+
+
+def test_what_fails_later_is_written_into_no_file_that_was_opened_since(tmp_path):
+    (tmp_path / "books").write_text("what was spent")
+    done = subprocess.run(
+        [sys.executable, "-c", LATE], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 3
+    assert "late" in done.stderr
+    assert (tmp_path / "books").read_text() == "what was spent"
+
+
 def test_who_comes_while_they_end_is_refused_at_once(served):
     process, url, store = served
     port, token = int(url.rpartition(":")[2]), store.create("alice", "student")[0]

@@ -56,12 +56,17 @@ def create(
             except BaseException:
                 store.revoke(key.id)  # a key whose budget was refused would spend without one
                 raise
-    keep_to_owner()
+    from . import show
+
+    if not keep_to_owner():
+        words = (
+            "Others can read the file that the key goes to, and this user may not change it: let its owner "
+            "chmod 600 it."
+        )
+        show.console(stderr=True).print(words)
     if as_json:
         print(json.dumps({**asdict(key), "key": token, "account": account}))
         return
-    from . import show
-
     print(token)
     own = f" Its account: {account}, epsilon {epsilon:g}." if account else ""
     words = f"The key of {name}, {role}. It is not shown again: hand it over by a safe way.{own}"
@@ -103,12 +108,18 @@ def revoke(
     print(json.dumps(asdict(key)) if as_json else f"Revoked {key.id} of {key.name}.")
 
 
-def keep_to_owner() -> None:
-    """Let nobody else read the file that stdout goes to, as in `> alice.key`, before there is a key in it."""
-    with suppress(OSError, ValueError, AttributeError):  # no file, somebody else's, or no such modes here
+def keep_to_owner() -> bool:
+    """Let nobody else read the file that stdout goes to, as in `> alice.key`, before there is a key in it.
+
+    Return whether that is so: it is not where the file is somebody else's, as `sudo -u` has it.
+    """
+    with suppress(OSError, ValueError, AttributeError):  # no file, or no such modes here
         out = sys.stdout.fileno()
         if stat.S_ISREG(os.fstat(out).st_mode):
-            os.fchmod(out, 0o600)
+            with suppress(OSError):
+                os.fchmod(out, 0o600)
+            return not os.fstat(out).st_mode & 0o077
+    return True
 
 
 COMMANDS = {"create": create, "list": list_keys, "revoke": revoke}

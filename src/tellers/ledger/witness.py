@@ -189,6 +189,10 @@ class FileWitness:
 
     def history(self, ledger: str) -> list[Seen]:
         if not self._path.exists():
+            if not self._path.parent.is_dir():
+                raise FileNotFoundError(
+                    f"Expected a folder for the witness at {self._path}, there is none. Is its disk mounted?"
+                )
             return []
         with self._lock:
             os.close(self._open())

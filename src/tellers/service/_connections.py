@@ -1,6 +1,7 @@
 """The connections of a service: a budget that strangers cannot use up, and a deadline in every state."""
 
 import asyncio
+import errno
 import ipaddress
 import logging
 import math
@@ -28,6 +29,7 @@ _RESERVED_FILES = 256
 _ACCEPTED_AT_ONCE = 32
 _FRAMING = 8  # bytes around each byte of a body: chunks of one byte take five
 _LONGEST = 86_400.0  # seconds
+_NO_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _SAID_EVERY = 60.0
 _LOG = logging.getLogger("uvicorn.error")  # which the log of a service takes over
 
@@ -324,6 +326,13 @@ class Connection(HttpToolsProtocol):
             seconds = max(seconds, self.deadlines.write)
         self.deadline = self.loop.time() + seconds
 
+    def _wait_for_running(self) -> None:
+        """Wait for whom the running request waits: the client to read what was said before, or to send it."""
+        if self.flow.write_paused:
+            self._wait(self.deadlines.write)
+        else:
+            self._wait(self.deadlines.body if self._running.more_body else math.inf)
+
     def _sent(self) -> tuple[int, int]:
         """Return how much of what was written waits yet, and a number that grows by what the client reads.
 
@@ -339,6 +348,8 @@ class Connection(HttpToolsProtocol):
         """End with the answer that is on its way, or now where there is none."""
         super().shutdown()
         self._keeps_alive = False
+        if self.transport.is_closing():  # by TLS, when the client says goodbye as well
+            self._wait(self.deadlines.close)
 
     # --- What comes ---
 
@@ -392,7 +403,7 @@ class Connection(HttpToolsProtocol):
         # Until all of it is there, an answer ends the connection.
         self._keeps_alive, cycle.keep_alive = cycle.keep_alive, False
         if cycle is self._running:
-            self._wait(self.deadlines.body)
+            self._wait_for_running()
 
     def on_body(self, body: bytes) -> None:
         self._n_body += len(body)
@@ -407,7 +418,7 @@ class Connection(HttpToolsProtocol):
         elif not cycle.response_started:
             cycle.keep_alive = self._keeps_alive
         if cycle is self._running and not cycle.response_complete:
-            self.deadline = math.inf
+            self._wait_for_running()
 
     def _is_sound(self) -> bool:
         """Return whether a head is one that all readers of HTTP/1 understand alike."""
@@ -460,7 +471,7 @@ class Connection(HttpToolsProtocol):
             task = self.loop.create_task(cycle.run_asgi(app))
             task.add_done_callback(self.tasks.discard)
             self.tasks.add(task)
-            self._wait(self.deadlines.body if cycle.more_body else math.inf)
+            self._wait_for_running()
         else:
             self._wait(self.deadlines.head if self._is_head else self.deadlines.idle)
 
@@ -472,7 +483,7 @@ class Connection(HttpToolsProtocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         if not (self.is_idle or self.transport.is_closing()):
-            self._wait(self.deadlines.body if self._running.more_body else math.inf)
+            self._wait_for_running()
 
 
 def _bad_request() -> bytes:
@@ -540,14 +551,23 @@ async def listening_sockets(host: str, port: int, *, backlog: int = 2048) -> lis
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     sockets: list[socket.socket] = []
+    missing: OSError | None = None
     try:
         for family, _, _, _, place in dict.fromkeys(found):
-            sockets.append(socket.create_server(place[:2], family=family, backlog=backlog))
+            try:
+                sockets.append(socket.create_server(place[:2], family=family, backlog=backlog))
+            except OSError as error:
+                if error.errno not in _NO_ADDRESS:
+                    raise
+                missing = error  # a name may have one of a kind that this machine does not speak, as of IPv6
+                continue
             # Both are passed on to what is accepted: a small packet does not wait for the one before, and a
             # response that is not read waits here, where it is counted, and not in megabytes of the system.
             sockets[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if hasattr(socket, "TCP_NOTSENT_LOWAT"):
                 sockets[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, WRITE_BYTES)
+        if missing is not None and not sockets:
+            raise missing
     except OSError:
         for opened in sockets:
             opened.close()

@@ -215,7 +215,7 @@ class LabelService:
         """Hold a question while it is answered; without waiting, say whether it is held."""
         with self._guard:
             busy = self._busy.setdefault(name, [threading.Lock(), 0])
-            if busy[1] > _MOST_WAITING:
+            if waits and busy[1] > _MOST_WAITING:
                 # Each of them holds a thread that others could use.
                 raise Unsettled("The same question is being answered for others already. Try again.")
             busy[1] += 1

@@ -79,9 +79,11 @@ class _Parent:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
 
             def said() -> None:
-                if tell >= 0:
-                    os.write(tell, b"1")
-                    os.close(tell)
+                nonlocal tell
+                told, tell = tell, -1  # its number is another file's from now on
+                if told >= 0:
+                    os.write(told, b"1")
+                    os.close(told)
 
             self._work(Share(self._sockets, tell >= 0, self._lifeline[0], said))
             code = 0

@@ -190,6 +190,7 @@ def make_engine(url: URL, *, timeout: float, keeps: bool = False) -> sa.Engine:
         # A commit is on the disk when it is acknowledged, whatever the server's default is. A client that
         # freezes in the middle of a transaction loses it before those who wait for it give up.
         "synchronous_commit": "on",
+        "datestyle": "ISO",  # so that times that are kept as text can be read again
         "lock_timeout": f"{milliseconds}",
         "idle_in_transaction_session_timeout": f"{max(1000, milliseconds // 2)}",
     }
