@@ -1,5 +1,6 @@
 """Threads that ask together are written together: each has its own answer, and its own failure."""
 
+import fcntl
 import gc
 import multiprocessing
 import os
@@ -397,6 +398,69 @@ def test_ctrl_c_while_a_turn_fails_lets_nobody_believe_it_was_done():
     told = all_in_one_turn(TurnQueue(act), 5)
     assert True not in told
     assert told[0] is Full
+
+
+@pytest.mark.parametrize("how", ["in a write", "in a look"])
+def test_ctrl_c_while_a_transaction_begins_leaves_none_open(tmp_path, how):
+    """SQLite waits without Python: what was pressed meanwhile is heard when the file is held."""
+
+    class Interrupted:
+        """A connection that is interrupted when it has begun."""
+
+        def __init__(self, connection):
+            self._connection = connection
+
+        def __getattr__(self, name):
+            return getattr(self._connection, name)
+
+        def execute(self, statement, *given):
+            found = self._connection.execute(statement, *given)
+            if statement.startswith("BEGIN"):
+                raise KeyboardInterrupt
+            return found
+
+    path = tmp_path / "spend.db"
+    with (
+        SqliteLedger(path, ACCOUNTANT, timeout=5) as ledger,
+        SqliteLedger(path, ACCOUNTANT, timeout=5) as other,
+    ):
+        ledger.reserve("a", ONE, event=SECURE)
+        purpose, act = {
+            "in a write": ("writing", lambda: ledger.reserve("b", ONE, event=SECURE)),
+            "in a look": ("looking", lambda: ledger.find("a")),
+        }[how]
+        connection = ledger._connections[purpose]
+        ledger._connections[purpose] = Interrupted(connection)
+        with pytest.raises(KeyboardInterrupt):
+            act()
+        ledger._connections[purpose] = connection
+        other.reserve("c", ONE, event=SECURE)
+        ledger.reserve("d", ONE, event=SECURE)
+        assert [entry.key for entry in ledger.entries()] == ["a", "c", "d"]
+
+
+@pytest.mark.parametrize("ends", [fcntl.LOCK_UN, fcntl.LOCK_EX | fcntl.LOCK_NB])
+def test_ctrl_c_where_programs_take_turns_keeps_nobody_out(tmp_path, monkeypatch, ends):
+    lock = fcntl.flock
+
+    def interrupted(descriptor, how):
+        lock(descriptor, how)
+        if how == ends:
+            patched.undo()
+            raise KeyboardInterrupt
+
+    path = tmp_path / "spend.db"
+    with SqliteLedger(path, ACCOUNTANT, timeout=5) as ledger:
+        ledger.reserve("a", ONE, event=SECURE)
+        with monkeypatch.context() as patched:
+            patched.setattr(fcntl, "flock", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                ledger.reserve("b", ONE, event=SECURE)
+        descriptor = os.open(path, os.O_RDONLY)  # as another program, which would wait for its turn
+        lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(descriptor, fcntl.LOCK_UN)
+        ledger.reserve("c", ONE, event=SECURE)
+        os.close(descriptor)
 
 
 def test_a_thread_waits_as_long_as_it_said_and_takes_its_question_back(tmp_path):

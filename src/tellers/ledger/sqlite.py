@@ -407,8 +407,8 @@ class SqliteLedger(ChainedLedger):
     def _look(self, look: Callable[[LineStore], T]) -> T:
         with self._alone(), plain_words(self._path, self.timeout):
             connection = self._open("looking")
-            connection.execute("BEGIN")
             try:
+                connection.execute("BEGIN")
                 return look(SqliteStore(connection, self._title()))
             finally:
                 self._end("looking", "ROLLBACK")
@@ -431,8 +431,8 @@ class SqliteLedger(ChainedLedger):
                 # Whoever is no ledger of ours, and holds the file, is waited for as long.
                 wait = max(0, round(1000 * min(deadline - time.monotonic(), 1e6)))
                 connection.execute(f"PRAGMA busy_timeout = {wait}")
-                connection.execute("BEGIN IMMEDIATE")
                 try:
+                    connection.execute("BEGIN IMMEDIATE")  # a Ctrl-C while it waits comes when it is begun
                     store = SqliteStore(connection, self._title())
                     store.append(next_lines(store))
                     connection.execute("COMMIT")
