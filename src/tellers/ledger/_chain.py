@@ -334,7 +334,8 @@ class ChainedLedger(ABC):
     def _followed(self, state: LedgerState | None, store: LineStore) -> LedgerState:
         find = partial(_reserved, store)
         if state is None:
-            state = LedgerState.at_checkpoint(store, find) or LedgerState(find)
+            known = None if self._known is None else self._known.number
+            state = LedgerState.at_checkpoint(store, find, known=known) or LedgerState(find)
             self._require_known(store)
             if state.head is not None:
                 require_terms(state.terms, self.accountant, self._title())
@@ -399,7 +400,8 @@ class ChainedLedger(ABC):
                 assert self._shown is not None
                 return self._shown
             if not self._turns.hold_if_free():
-                apart = self._apart = self._followed(self._apart, store)
+                apart, self._apart = self._apart, None  # a Ctrl-C would leave half a line in it
+                apart = self._apart = self._followed(apart, store)
                 return apart.show()
         try:
             if self._shown is not None and not self._is_older(number):
