@@ -15,7 +15,7 @@ from ..privacy._files import sync_folder
 from ..privacy.budget import Accountant
 from ._chain import BEFORE_FORK, ChainedLedger, T, no_forks, watch_forks
 from ._inode import FileLock, before_fork, unusable
-from ._lines import READABLE, SCHEMA, Line, LineReader, LineStore
+from ._lines import READABLE, SCHEMA, Line, LineReader, LineStore, before_the_first
 from ._state import opening
 from .vault import Vault
 
@@ -235,6 +235,8 @@ class SqliteStore:
         """Refuse a damaged file, and one whose tables or triggers were changed."""
         if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
             raise LedgerConflict(f"{self._title} is damaged. Restore it from a backup.")
+        if self._connection.execute("SELECT 1 FROM lines WHERE number < 0 LIMIT 1").fetchone():
+            raise before_the_first(self._title)
         kept = self._connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
         if tuple(sql for (sql,) in kept) != TABLES:
             raise LedgerConflict(
