@@ -498,6 +498,48 @@ def test_a_fork_while_all_of_it_is_read(tmp_path):
         assert ledger.count() == 4
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.parametrize("thread", ["the main one", "another"])
+def test_ctrl_c_while_a_fork_waits_for_a_turn_is_heard_after_it(tmp_path, thread):
+    """What a hook of a fork raises is not raised: the child would have the files of its parent open."""
+    exits = []
+
+    def fork():
+        child = os.fork()
+        if not child:
+            os._exit(len(ledger._connections))
+        exits.append(os.waitpid(child, 0)[1])
+
+    def interrupt():
+        until(lambda: ledger._turns._waiting)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        ledger._turns.resume()
+
+    with SqliteLedger(tmp_path / "spend.db", ACCOUNTANT, timeout=10) as ledger:
+        ledger.reserve("a", ONE, event=SECURE)
+        ledger._turns.hold()
+        threads = [threading.Thread(target=interrupt)]
+        if thread == "another":
+            threads.append(threading.Thread(target=fork))
+
+        def go():
+            for one in threads:
+                one.start()
+            if thread == "the main one":
+                fork()
+            time.sleep(30)
+
+        with pytest.raises(KeyboardInterrupt):
+            go()
+        for one in threads:
+            one.join()
+        assert exits == [0]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert together(ledger, asking(ledger, "b", "c")) == [None, None]
+        SqliteLedger(tmp_path / "another.db", ACCOUNTANT).close()
+
+
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="this system does not list open files")
 def test_no_descriptor_is_left_open(tmp_path):
     def one(n):
