@@ -163,6 +163,25 @@ def test_what_cannot_be_read_back_is_not_written(ledger):
     ledger.verify()
 
 
+@pytest.mark.parametrize("n_levels", [101, 960, 100_000])
+def test_an_event_that_only_some_programs_could_read_back_is_refused(ledger, n_levels):
+    """Read from a deeper place in a program, it would end the ledger for all that comes after it."""
+
+    def nested(n_levels):
+        event = said = dict(SECURE)
+        for _ in range(n_levels - 1):
+            said["more"] = {}
+            said = said["more"]
+        return event
+
+    with pytest.raises(TypeError, match="Expected an event"):
+        ledger.reserve("a", ONE, event=nested(n_levels))
+    assert ledger.count() == 0
+    wide = {**nested(100), "mechanism": [[k] for k in range(200)]}
+    ledger.reserve("a", ONE, event=wide)
+    assert ledger.asked("a") == wide
+
+
 ITEM = Item((ONE,))
 
 
