@@ -4,7 +4,7 @@ import json
 import math
 import random
 import sqlite3
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -179,6 +179,73 @@ def test_a_forged_checkpoint_with_a_chain_that_fits_is_found_by_verify_and_by_wh
         list(_state.checked(lines))
     with pytest.raises(LedgerConflict, match=r"'checkpoint', does not"):
         SqliteLedger(path, ACCOUNTANT).verify()
+
+
+@contextmanager
+def going_on(ledger):
+    """Let a turn go on, so that whoever looks reads apart."""
+    ledger._turns.hold()
+    try:
+        yield
+    finally:
+        ledger._turns.resume()
+
+
+@pytest.mark.parametrize("looks", ["after a turn that failed", "while a turn goes on"])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_checkpoint_that_is_forged_in_use_is_refused_by_who_has_the_ledger_open(
+    often, tmp_path, looks, is_first
+):
+    """Whatever was forgotten since: what a program saw of a ledger is not read from a newer checkpoint."""
+    path = tmp_path / "spend.db"
+    with SqliteLedger(path, ACCOUNTANT, timeout=5) as ledger:
+        fill(ledger, random.Random(1), 3 if is_first else 40)
+        assert ledger.spent.values.any()
+        head = list(ledger.lines())[-1]
+        body = {"accounts": {"": {}}, "items": [], "opened": {}, "events": [], "questions": 0, "settled": 0}
+        forged = Line.after(head, "checkpoint", key=str(head.number + 1), body=body)
+        connection = sqlite3.connect(path)
+        sqlite.SqliteStore(connection).append([forged])
+        connection.commit()
+        connection.close()
+        with going_on(ledger) if looks == "while a turn goes on" else nullcontext():
+            ledger._state = None
+            with pytest.raises(LedgerConflict, match="'checkpoint', does not make sense"):
+                ledger.view()
+        with pytest.raises(LedgerConflict, match="'checkpoint', does not make sense"):
+            ledger.reserve("next", RdpCurve.zcdp(1e-6), event=SECURE)
+
+
+def test_a_ledger_that_was_forgotten_is_read_from_a_checkpoint_that_was_seen(often, tmp_path):
+    path, rng = tmp_path / "spend.db", random.Random(2)
+    with SqliteLedger(path, ACCOUNTANT) as ledger, SqliteLedger(path, ACCOUNTANT) as other:
+        fill(ledger, rng, 40)
+        seen = ledger.view()
+        fill(other, rng, 40, first=40)
+        ledger._state = None
+        assert ledger.view().head == other.view().head
+        assert ledger.view().state.to_json() == other.view().state.to_json()
+        assert ledger.view().head.number > seen.head.number
+
+
+def test_ctrl_c_while_somebody_reads_apart_leaves_no_half_of_a_line(tmp_path, monkeypatch):
+    path = tmp_path / "spend.db"
+    with SqliteLedger(path, ACCOUNTANT) as ledger, SqliteLedger(path, ACCOUNTANT) as other:
+        fill(other, random.Random(3), 3)
+        add = AccountSums.add
+
+        def interrupted(self, *given, **named):
+            add(self, *given, **named)
+            raise KeyboardInterrupt
+
+        with going_on(ledger):
+            ledger.view()
+            fill(other, random.Random(4), 1, first=3)
+            with monkeypatch.context() as patched:
+                patched.setattr(AccountSums, "add", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    ledger.view()
+            np.testing.assert_array_equal(ledger.spent.values, other.spent.values)
 
 
 # --- Sums in whole steps ---

@@ -237,6 +237,28 @@ def test_its_repr_keeps_quiet():
     assert "secret-key" not in repr(ledger)
 
 
+def test_ctrl_c_in_a_write_gives_nothing_back_twice():
+    """What is written is there by number and by key: an outcome that is not found would come again."""
+
+    class Interrupted(dict):
+        def setdefault(self, kind, *given):
+            if kind == "settled":
+                raise KeyboardInterrupt
+            return super().setdefault(kind, *given)
+
+    ledger = MemoryLedger(Accountant(Budget(epsilon=1.0, delta=1e-5)))
+    ledger.reserve("another", ONE, event=SECURE)
+    ticket = ledger.reserve("q0", ONE, event=SECURE)
+    index, ledger._store._by_kind = ledger._store._by_kind, Interrupted(ledger._store._by_kind)
+    with contextlib.suppress(KeyboardInterrupt):
+        ledger.settle(ticket, Release(np.array([3]), Cost(0.0 * ONE)))
+        ledger.find("q0")
+    ledger._store._by_kind = index
+    with pytest.raises(LedgerConflict, match="settled before"):
+        ledger.settle(ticket, Release(np.array([3]), Cost(0.0 * ONE)))
+    np.testing.assert_array_equal(ledger.spent.values, ONE.values)
+
+
 def test_racing_threads_never_pass_the_budget():
     ledger = open_ledger(epsilon=1.5)
     n_fit = 0

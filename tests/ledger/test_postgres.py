@@ -134,6 +134,18 @@ def test_changed_tables_are_found(postgres, database, ledger, name, what):
         ledger.verify()
 
 
+def test_a_line_that_was_put_in_before_the_first_is_found(postgres, database, ledger):
+    ledger.verify()
+    forged = "SELECT ledger, -7, 'settled', '\"forged\"', body, previous, hash FROM tellers_lines"
+    postgres.sql(
+        f"SET session_replication_role = replica; INSERT INTO tellers_lines {forged} "
+        f"WHERE ledger = {ledger._ledger} AND number = 0",
+        database.rpartition("/")[2],
+    )
+    with pytest.raises(LedgerConflict, match="before its first one"):
+        ledger.verify()
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -27,7 +27,7 @@ from tellers import (
     noise,
 )
 from tellers.errors import BudgetExhausted, InsecureNoise, LedgerConflict
-from tellers.ledger import _state, opening, sqlite
+from tellers.ledger import _lines, _state, opening, sqlite
 from tellers.ledger._bills import write_curve
 from tellers.ledger._lines import Line
 from tellers.privacy import DEFAULT_ORDERS
@@ -184,6 +184,25 @@ def test_missing_rules_are_found_by_verify(path):
     tamper(path)
     with pytest.raises(LedgerConflict, match="append-only were changed"):
         open_ledger(path).verify()
+
+
+def test_a_line_that_was_put_in_before_the_first_is_found_and_not_believed(path):
+    """Its own hash fits, and no line names it: whoever reads from the first line on does not meet it."""
+    head = written(path)
+    with open_ledger(path) as ledger:
+        settled = next(line for line in ledger.lines() if line.kind == "settled")
+    said = (-7, "settled", "forged", settled.body, settled.previous)
+    connection = sqlite3.connect(path)
+    connection.execute("DROP TRIGGER only_added")
+    sqlite.SqliteStore(connection).append([Line(*said, _lines._digest(*said))])
+    connection.execute(sqlite.TABLES[-1])
+    connection.commit()
+    connection.close()
+    with open_ledger(path) as ledger:
+        with pytest.raises(LedgerConflict, match="before its first one"):
+            ledger.verify(head)
+        with pytest.raises(LedgerConflict, match="not the one that was written"):
+            ledger.find("forged")
 
 
 def test_a_chain_cut_short_is_found_by_a_head_kept_elsewhere(path):

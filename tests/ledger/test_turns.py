@@ -1,5 +1,6 @@
 """Threads that ask together are written together: each has its own answer, and its own failure."""
 
+import fcntl
 import gc
 import multiprocessing
 import os
@@ -160,6 +161,25 @@ def test_what_cannot_be_read_back_is_not_written(ledger):
     assert [ledger.find(key) is None for key in keys] == [True] * 6 + [False]
     np.testing.assert_allclose(ledger.spent.values, 6.7 * ONE.values)
     ledger.verify()
+
+
+@pytest.mark.parametrize("n_levels", [101, 960, 100_000])
+def test_an_event_that_only_some_programs_could_read_back_is_refused(ledger, n_levels):
+    """Read from a deeper place in a program, it would end the ledger for all that comes after it."""
+
+    def nested(n_levels):
+        event = said = dict(SECURE)
+        for _ in range(n_levels - 1):
+            said["more"] = {}
+            said = said["more"]
+        return event
+
+    with pytest.raises(TypeError, match="Expected an event"):
+        ledger.reserve("a", ONE, event=nested(n_levels))
+    assert ledger.count() == 0
+    wide = {**nested(100), "mechanism": [[k] for k in range(200)]}
+    ledger.reserve("a", ONE, event=wide)
+    assert ledger.asked("a") == wide
 
 
 ITEM = Item((ONE,))
@@ -399,6 +419,69 @@ def test_ctrl_c_while_a_turn_fails_lets_nobody_believe_it_was_done():
     assert told[0] is Full
 
 
+@pytest.mark.parametrize("how", ["in a write", "in a look"])
+def test_ctrl_c_while_a_transaction_begins_leaves_none_open(tmp_path, how):
+    """SQLite waits without Python: what was pressed meanwhile is heard when the file is held."""
+
+    class Interrupted:
+        """A connection that is interrupted when it has begun."""
+
+        def __init__(self, connection):
+            self._connection = connection
+
+        def __getattr__(self, name):
+            return getattr(self._connection, name)
+
+        def execute(self, statement, *given):
+            found = self._connection.execute(statement, *given)
+            if statement.startswith("BEGIN"):
+                raise KeyboardInterrupt
+            return found
+
+    path = tmp_path / "spend.db"
+    with (
+        SqliteLedger(path, ACCOUNTANT, timeout=5) as ledger,
+        SqliteLedger(path, ACCOUNTANT, timeout=5) as other,
+    ):
+        ledger.reserve("a", ONE, event=SECURE)
+        purpose, act = {
+            "in a write": ("writing", lambda: ledger.reserve("b", ONE, event=SECURE)),
+            "in a look": ("looking", lambda: ledger.find("a")),
+        }[how]
+        connection = ledger._connections[purpose]
+        ledger._connections[purpose] = Interrupted(connection)
+        with pytest.raises(KeyboardInterrupt):
+            act()
+        ledger._connections[purpose] = connection
+        other.reserve("c", ONE, event=SECURE)
+        ledger.reserve("d", ONE, event=SECURE)
+        assert [entry.key for entry in ledger.entries()] == ["a", "c", "d"]
+
+
+@pytest.mark.parametrize("ends", [fcntl.LOCK_UN, fcntl.LOCK_EX | fcntl.LOCK_NB])
+def test_ctrl_c_where_programs_take_turns_keeps_nobody_out(tmp_path, monkeypatch, ends):
+    lock = fcntl.flock
+
+    def interrupted(descriptor, how):
+        lock(descriptor, how)
+        if how == ends:
+            patched.undo()
+            raise KeyboardInterrupt
+
+    path = tmp_path / "spend.db"
+    with SqliteLedger(path, ACCOUNTANT, timeout=5) as ledger:
+        ledger.reserve("a", ONE, event=SECURE)
+        with monkeypatch.context() as patched:
+            patched.setattr(fcntl, "flock", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                ledger.reserve("b", ONE, event=SECURE)
+        descriptor = os.open(path, os.O_RDONLY)  # as another program, which would wait for its turn
+        lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(descriptor, fcntl.LOCK_UN)
+        ledger.reserve("c", ONE, event=SECURE)
+        os.close(descriptor)
+
+
 def test_a_thread_waits_as_long_as_it_said_and_takes_its_question_back(tmp_path):
     with SqliteLedger(tmp_path / "spend.db", ACCOUNTANT, timeout=0.5) as ledger:
         begun = []
@@ -432,6 +515,48 @@ def test_a_fork_while_all_of_it_is_read(tmp_path):
         assert [first.kind, *(line.kind for line in lines)].count("reserved") == 4
         assert ledger.find("child") is None
         assert ledger.count() == 4
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.parametrize("thread", ["the main one", "another"])
+def test_ctrl_c_while_a_fork_waits_for_a_turn_is_heard_after_it(tmp_path, thread):
+    """What a hook of a fork raises is not raised: the child would have the files of its parent open."""
+    exits = []
+
+    def fork():
+        child = os.fork()
+        if not child:
+            os._exit(len(ledger._connections))
+        exits.append(os.waitpid(child, 0)[1])
+
+    def interrupt():
+        until(lambda: ledger._turns._waiting)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        ledger._turns.resume()
+
+    with SqliteLedger(tmp_path / "spend.db", ACCOUNTANT, timeout=10) as ledger:
+        ledger.reserve("a", ONE, event=SECURE)
+        ledger._turns.hold()
+        threads = [threading.Thread(target=interrupt)]
+        if thread == "another":
+            threads.append(threading.Thread(target=fork))
+
+        def go():
+            for one in threads:
+                one.start()
+            if thread == "the main one":
+                fork()
+            time.sleep(30)
+
+        with pytest.raises(KeyboardInterrupt):
+            go()
+        for one in threads:
+            one.join()
+        assert exits == [0]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert together(ledger, asking(ledger, "b", "c")) == [None, None]
+        SqliteLedger(tmp_path / "another.db", ACCOUNTANT).close()
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="this system does not list open files")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import threading
 import time
 import weakref
@@ -52,6 +53,9 @@ _SOON = 0.2
 """Seconds that a reader waits for a turn that goes on, before it reads by itself."""
 
 _MOST_LISTS = 16
+
+_MOMENT = 0.1
+"""Seconds after a fork until a Ctrl-C is heard that came meanwhile."""
 
 _MANY = 20_000
 """Questions that are listed for the first time on a connection of its own."""
@@ -334,7 +338,8 @@ class ChainedLedger(ABC):
     def _followed(self, state: LedgerState | None, store: LineStore) -> LedgerState:
         find = partial(_reserved, store)
         if state is None:
-            state = LedgerState.at_checkpoint(store, find) or LedgerState(find)
+            known = None if self._known is None else self._known.number
+            state = LedgerState.at_checkpoint(store, find, known=known) or LedgerState(find)
             self._require_known(store)
             if state.head is not None:
                 require_terms(state.terms, self.accountant, self._title())
@@ -399,7 +404,8 @@ class ChainedLedger(ABC):
                 assert self._shown is not None
                 return self._shown
             if not self._turns.hold_if_free():
-                apart = self._apart = self._followed(self._apart, store)
+                apart, self._apart = self._apart, None  # a Ctrl-C would leave half a line in it
+                apart = self._apart = self._followed(apart, store)
                 return apart.show()
         try:
             if self._shown is not None and not self._is_older(number):
@@ -680,6 +686,9 @@ _LEDGERS: "weakref.WeakSet[ChainedLedger]" = weakref.WeakSet()
 # Held from before a fork until after it: meanwhile no ledger is made, and no other thread forks.
 _gate = threading.RLock()
 _handed_back: list[ChainedLedger] = []
+# What Python does at a Ctrl-C, while a fork has it wait; and whether there was one.
+_at_ctrl_c: Any = None
+_was_pressed = False
 
 
 @contextmanager
@@ -695,8 +704,39 @@ def watch_forks(ledger: ChainedLedger) -> None:
         _LEDGERS.add(ledger)
 
 
+def _note_ctrl_c(*_given: object) -> None:
+    global _was_pressed
+    _was_pressed = True
+
+
+def _hold_ctrl_c() -> Any:
+    """Let Ctrl-C wait, and return what is done at one, or None where it interrupts nothing here."""
+    found = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
+    if not callable(found):
+        return None
+    signal.signal(signal.SIGINT, _note_ctrl_c)
+    return found
+
+
+def _let_ctrl_c(*, come: bool) -> None:
+    global _at_ctrl_c, _was_pressed
+    found, _at_ctrl_c = _at_ctrl_c, None
+    if found is not None:
+        if _was_pressed and come:  # a moment later, for here it would be lost
+            here = (threading.get_ident(), signal.SIGINT)
+            later = threading.Timer(_MOMENT, signal.pthread_kill, here)
+            later.daemon = True
+            later.start()
+        _was_pressed = False
+        signal.signal(signal.SIGINT, found)
+
+
 def _before_fork() -> None:
+    global _at_ctrl_c
+    # What is raised in here is shown and no more: the fork would go on, with ledgers that are open.
+    found = _hold_ctrl_c()
     _gate.acquire()
+    _at_ctrl_c = found
     _handed_back[:] = _LEDGERS
     for ledger in _handed_back:
         ledger._turns.hold()
@@ -714,7 +754,10 @@ def _after_fork_in_parent() -> None:
         ledger._looking.release()
         ledger._turns.resume()
     _handed_back.clear()
-    _gate.release()
+    try:
+        _let_ctrl_c(come=True)
+    finally:
+        _gate.release()
 
 
 def _after_fork_in_child() -> None:
@@ -724,6 +767,7 @@ def _after_fork_in_child() -> None:
         ledger._looking, ledger._checking = threading.RLock(), threading.RLock()
     _handed_back.clear()
     _gate = threading.RLock()
+    _let_ctrl_c(come=False)
 
 
 if hasattr(os, "register_at_fork"):

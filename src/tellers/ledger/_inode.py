@@ -219,15 +219,17 @@ class FileLock:
             came = _take_turn(file, deadline)
         finally:
             if not came:
-                file.turn.release()
+                self.end_turn()
         return came
 
     def end_turn(self) -> None:
         """Let the next one in."""
         file = self._file
         assert file is not None
-        fcntl.flock(file.descriptor, fcntl.LOCK_UN)
-        file.turn.release()
+        try:
+            fcntl.flock(file.descriptor, fcntl.LOCK_UN)
+        finally:
+            file.turn.release()
 
 
 def _take_turn(file: _OpenFile, deadline: float) -> bool:

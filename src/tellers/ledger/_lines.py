@@ -56,7 +56,8 @@ class Line:
     def is_intact(self) -> bool:
         said = (self.number, self.kind, self.key, self.body, self.previous)
         plain = not any(isinstance(part, bytes) for part in said)
-        return plain and self.hash == _digest(*said)
+        # One before the first is in no chain: whoever reads all lines from the first on does not meet it.
+        return plain and self.number >= 0 and self.hash == _digest(*said)
 
 
 def changed(number: int) -> LedgerConflict:
@@ -64,6 +65,14 @@ def changed(number: int) -> LedgerConflict:
     return LedgerConflict(
         f"Line {number} of the ledger is not the one that was written: its hash does not fit. "
         "Somebody or something changed the file; restore it from a backup and do not spend on it."
+    )
+
+
+def before_the_first(title: str) -> LedgerConflict:
+    """Return what to raise where lines were put in before the first one: they are in no chain."""
+    return LedgerConflict(
+        f"{title} has lines before its first one, which no ledger writes. Somebody or something "
+        "changed it; restore it from a backup and do not spend on it."
     )
 
 

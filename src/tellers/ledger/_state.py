@@ -416,13 +416,19 @@ class LedgerState:
         self.spacing = max(CHECKPOINT_EVERY, 8 * len(line.body) // 300)
 
     @classmethod
-    def at_checkpoint(cls, store: LineStore, find: Callable[[str], Line | None]) -> "LedgerState | None":
+    def at_checkpoint(
+        cls, store: LineStore, find: Callable[[str], Line | None], *, known: int | None = None
+    ) -> "LedgerState | None":
         """Return the state that the last checkpoint of a ledger says, or None where there is none.
 
         The lines that it names are compared with their hashes; whether the sums are those of the lines before
-        is for whoever verifies the whole.
+        is for whoever verifies the whole. Who has the ledger open, and saw it up to the line `known`, goes by
+        no checkpoint after that one: those are compared with the lines.
         """
         first, last = store.numbered([0]), store.last("checkpoint")
+        if last is not None and known is not None and last.number > known:
+            seen = [number for number in store.of_kind("checkpoint", "", after=-1) if number <= known]
+            last = next(iter(store.numbered(seen[-1:])), None)
         if not first or last is None or not last.is_intact:
             return None
         state = cls(find)

@@ -176,12 +176,34 @@ def require_storable_event(key: object, event: dict[str, Any], *, allow_seeded: 
             "with allow_seeded=True for an experiment that protects nobody."
         )
     try:
-        stored: dict[str, Any] = json.loads(canonical(event))
-    except (TypeError, ValueError) as error:
+        text = canonical(event)
+        stored: dict[str, Any] = json.loads(text)
+    except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(
             f"Expected an event of plain finite values, which can be stored: {error}. Use describe(...)."
         ) from None
+    if text.count("[") + text.count("{") > MOST_NESTED and _is_too_deep(stored):
+        raise TypeError(
+            f"Expected an event that is nested in at most {MOST_NESTED} levels, got a deeper one, which not "
+            "every program could read back. Nothing was charged. Use describe(...)."
+        )
     return stored
+
+
+MOST_NESTED = 100
+"""How deep an event may be nested: a thousand levels are read by some programs, and not by others."""
+
+
+def _is_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MOST_NESTED):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, (dict, list))
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+    return any(isinstance(each, (dict, list)) for each in level)
 
 
 def refuse_known(key: str, *, is_settled: bool) -> NoReturn:

@@ -18,6 +18,7 @@ class _MemoryStore:
     def __init__(self) -> None:
         self._lines: list[Line] = []
         self._by_kind: dict[str, dict[str, Line]] = {}
+        self._n_known = 0  # how many lines are in the index
 
     def head(self) -> tuple[int, str] | None:
         return (self._lines[-1].number, self._lines[-1].hash) if self._lines else None
@@ -29,21 +30,26 @@ class _MemoryStore:
         return [self._lines[number] for number in sorted(numbers) if 0 <= number < len(self._lines)]
 
     def named(self, kind: str, keys: Sequence[str]) -> dict[str, Line]:
-        lines = self._by_kind.get(kind, {})
+        lines = self._of(kind)
         return {key: lines[key] for key in keys if key in lines}
 
     def of_kind(self, kind: str, begins: str, *, after: int) -> list[int]:
-        lines = list(self._by_kind.get(kind, {}).values())
+        lines = list(self._of(kind).values())
         first = bisect_left(lines, after + 1, key=lambda line: line.number)
         return [line.number for line in lines[first:] if line.key.startswith(begins)]
 
     def last(self, kind: str) -> Line | None:
-        return next(reversed(self._by_kind.get(kind, {}).values()), None)
+        return next(reversed(self._of(kind).values()), None)
 
     def append(self, lines: Sequence[Line]) -> None:
-        self._lines.extend(lines)
-        for line in lines:
+        self._lines.extend(lines)  # all or nothing; a Ctrl-C comes before it, or after
+
+    def _of(self, kind: str) -> dict[str, Line]:
+        """Return the lines of a kind by their keys."""
+        for line in self._lines[self._n_known :]:
             self._by_kind.setdefault(line.kind, {})[line.key] = line
+            self._n_known = line.number + 1
+        return self._by_kind.get(kind, {})
 
     def require_rules(self) -> None:
         """Do nothing: no storage of its own could have been changed."""

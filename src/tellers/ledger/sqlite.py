@@ -15,7 +15,7 @@ from ..privacy._files import sync_folder
 from ..privacy.budget import Accountant
 from ._chain import BEFORE_FORK, ChainedLedger, T, no_forks, watch_forks
 from ._inode import FileLock, before_fork, unusable
-from ._lines import READABLE, SCHEMA, Line, LineReader, LineStore
+from ._lines import READABLE, SCHEMA, Line, LineReader, LineStore, before_the_first
 from ._state import opening
 from .vault import Vault
 
@@ -235,6 +235,8 @@ class SqliteStore:
         """Refuse a damaged file, and one whose tables or triggers were changed."""
         if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
             raise LedgerConflict(f"{self._title} is damaged. Restore it from a backup.")
+        if self._connection.execute("SELECT 1 FROM lines WHERE number < 0 LIMIT 1").fetchone():
+            raise before_the_first(self._title)
         kept = self._connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
         if tuple(sql for (sql,) in kept) != TABLES:
             raise LedgerConflict(
@@ -407,8 +409,8 @@ class SqliteLedger(ChainedLedger):
     def _look(self, look: Callable[[LineStore], T]) -> T:
         with self._alone(), plain_words(self._path, self.timeout):
             connection = self._open("looking")
-            connection.execute("BEGIN")
             try:
+                connection.execute("BEGIN")
                 return look(SqliteStore(connection, self._title()))
             finally:
                 self._end("looking", "ROLLBACK")
@@ -431,8 +433,8 @@ class SqliteLedger(ChainedLedger):
                 # Whoever is no ledger of ours, and holds the file, is waited for as long.
                 wait = max(0, round(1000 * min(deadline - time.monotonic(), 1e6)))
                 connection.execute(f"PRAGMA busy_timeout = {wait}")
-                connection.execute("BEGIN IMMEDIATE")
                 try:
+                    connection.execute("BEGIN IMMEDIATE")  # a Ctrl-C while it waits comes when it is begun
                     store = SqliteStore(connection, self._title())
                     store.append(next_lines(store))
                     connection.execute("COMMIT")

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 from ...errors import LedgerConflict, require_positive
 from ...privacy.budget import Accountant
 from .._chain import ChainedLedger, T, watch_forks
-from .._lines import Line, LineReader, LineStore
+from .._lines import Line, LineReader, LineStore, before_the_first
 from .._state import opening
 from ..base import canonical
 from ..vault import Vault
@@ -138,7 +138,9 @@ class PostgresStore:
             self._connection.execute(_ADD, said)
 
     def require_rules(self) -> None:
-        """Refuse tables whose triggers were dropped, disabled or exchanged."""
+        """Refuse tables whose triggers were dropped, disabled or exchanged, and lines before the first."""
+        if self._lines(LINES.c.number < 0, limit=1):
+            raise before_the_first(self._title)
         found = self._connection.execute(
             sa.text(
                 "SELECT t.tgname, c.relname, t.tgtype, p.prosrc FROM pg_trigger t "
