@@ -1,12 +1,14 @@
 """The campaign: rounds of askers under load, faults among them, and a judge who looks at the ledger."""
 
 import contextlib
+import ctypes
 import gc
 import importlib.util
 import json
 import multiprocessing
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +26,7 @@ from powerloss import Shim
 _FORK = multiprocessing.get_context("fork")
 _N_CLERKS = 2
 _TOO_LONG = 10.0  # seconds without a look
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -253,7 +256,7 @@ class Crew:
 
     def _start_server(self) -> None:
         self._life += 1
-        self.server = _FORK.Process(target=serve_ground, args=(self.ground, self._life))
+        self.server = _FORK.Process(target=_child, args=(serve_ground, self.ground, self._life))
         self.server.start()
 
     def _start_client(self, number: int) -> None:
@@ -263,9 +266,15 @@ class Crew:
             how, who = ask_ground, self._teams[number]
         else:
             how, who = keep_keys, at
-        client = _FORK.Process(target=how, args=(self.ground, who, self._life, self.plan.seed))
+        client = _FORK.Process(target=_child, args=(how, self.ground, who, self._life, self.plan.seed))
         client.start()
         self.clients[number] = client
+
+
+def _child(act: Any, *words: Any) -> None:
+    """Act until the campaign ends, also where it is killed."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    act(*words)
 
 
 def _end(process: Any) -> None:
