@@ -126,14 +126,15 @@ class PostgresStore:
 
     def append(self, lines: Sequence[Line]) -> None:
         self._head = None
-        if lines:
+        # Some at a time, as they are read: what a server has to answer within is one page.
+        for at in range(0, len(lines), PAGE):
             said = [
                 {
                     "ledger": self._ledger, "number": line.number, "kind": line.kind,
                     "key": canonical(line.key), "body": line.body, "previous": line.previous,
                     "hash": line.hash,
                 }
-                for line in lines
+                for line in lines[at : at + PAGE]
             ]  # fmt: skip
             self._connection.execute(_ADD, said)
 
