@@ -1,5 +1,6 @@
 """A ledger too long to be read while somebody waits: it is verified and added up beside those who ask."""
 
+import asyncio
 import os
 import signal
 import sqlite3
@@ -211,6 +212,23 @@ def test_a_long_ledger_is_read_on_from_where_it_was_read_to(books, monkeypatch):
     check._aside.end()
     assert check.start().result(WAIT).since > third.since  # another process knows of nothing
     check.close()
+
+
+def test_who_asks_again_is_told_of_the_run_that_took_too_long(check, monkeypatch):
+    """Before, it had begun anew by then, and whoever asked now and then was never told anything."""
+    now, runs, start = [0.0], [], check._work
+    monkeypatch.setattr(check, "_clock", lambda: now[0])
+    monkeypatch.setattr(check, "_work", lambda *given: (runs.append(given), start(*given)))
+    assert asyncio.run(check.wait(0.0)) is None
+    check._run.result(WAIT)
+    assert asyncio.run(check.wait(0.0)).is_intact
+    assert len(runs) == 1
+    assert asyncio.run(check.wait(0.0)) is None  # it was told: this is another
+    check._run.result(WAIT)
+    now[0] = 400.0  # and nobody asked for long
+    assert asyncio.run(check.wait(0.0)) is None
+    check._run.result(WAIT)
+    assert len(runs) == 3
 
 
 def test_what_was_verified_must_still_be_there(check, long_place):

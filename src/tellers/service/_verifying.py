@@ -18,6 +18,7 @@ FEW = 20_000
 """Lines that are read in about a second: before a service serves, and anew whenever it is asked."""
 
 _AGAIN = 3600.0  # seconds after which the lines of a longer ledger that were read before are read again
+_OWED_SECONDS = 300.0  # for which a run is told of to whoever was told to ask again
 _SAID_EVERY = 0.25
 _TRIES = 3
 _PAUSE = 30.0
@@ -91,6 +92,7 @@ class LedgerCheck:
         self._lock, self._closed = threading.Lock(), threading.Event()
         self._run: Future[Verdict | Exception] | None = None
         self._checked = (0, 0)
+        self._owed: tuple[Future[Verdict | Exception], float] | None = None  # a run that took too long
         self._noted: Head | None = None
         self._since: tuple[float, datetime] | None = None  # when all lines were last read
 
@@ -109,10 +111,16 @@ class LedgerCheck:
             return self._run
 
     async def wait(self, seconds: float) -> Verdict | None:
-        """Verify, and return the verdict, or None where it takes longer; nobody waits in a thread."""
-        run = self.start()
-        await self.ended(seconds)
+        """Verify, and return the verdict, or None where it takes longer; nobody waits in a thread.
+
+        Who asks again is told of that run: a new one would take as long.
+        """
+        owed, self._owed = self._owed, None
+        is_told = owed is not None and owed[0].done() and self._clock() - owed[1] < _OWED_SECONDS
+        run = owed[0] if owed is not None and is_told else self.start()
+        await asyncio.wait({asyncio.wrap_future(run)}, timeout=seconds)
         if not run.done():
+            self._owed = run, self._clock()
             return None
         found = run.result()
         if isinstance(found, Exception):
