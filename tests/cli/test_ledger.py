@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sqlite3
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -145,6 +146,38 @@ def test_verify_finds_a_changed_file_and_a_lost_line(tellers, old):
     code, out, err = tellers("verify", old, "--json")
     assert (code, out) == (2, "")
     assert "not the one that was written" in json.loads(err)["error"]
+
+
+def test_verify_counts_the_lines_that_it_read(tellers, tmp_path, monkeypatch):
+    with SqliteLedger(tmp_path / "spend.db", Accountant(Budget(epsilon=2.0, delta=1e-5))) as ledger:
+        verify_from = SqliteLedger.verify_from
+
+        def others_go_on(self, *words, **named):
+            found = verify_from(self, *words, **named)
+            ledger.reserve("q0", ONE, event={"noise": "secure"})
+            return found
+
+        monkeypatch.setattr(SqliteLedger, "verify_from", others_go_on)
+        told = json.loads(tellers("verify", "spend.db", "--json")[1])
+        (first, *_) = ledger.lines()
+    assert (told["lines"], told["head"]) == (1, first.hash)
+
+
+def test_an_export_needs_no_memory_for_all_of_it(tellers, tmp_path, monkeypatch):
+    monkeypatch.setattr("tellers.ledger.sqlite._PAGE", 2)
+    with SqliteLedger(tmp_path / "spend.db", Accountant(Budget(epsilon=2.0, delta=1e-5))) as ledger:
+        for number in range(20):
+            ticket = ledger.reserve(f"q{number}", ONE, event={"noise": "secure", "note": "x" * 2**19})
+            ledger.settle(ticket, Release(np.array([3]), Cost(ONE)))
+    assert tellers("export", "spend.db", "warm.jsonl")[0] == 0
+    tracemalloc.start()
+    try:
+        assert tellers("export", "spend.db", "spend.jsonl")[0] == 0
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**23 < Path("spend.jsonl").stat().st_size
+    assert tellers("import", "spend.jsonl", "copy.db")[0] == 0
 
 
 def test_a_ledger_goes_out_and_comes_back(tellers, old):

@@ -468,8 +468,8 @@ def verify(
     Example: tellers ledger verify spend.db --head 8cdd7e96...
     """
     with _opened(where, name) as ledger:
-        found = ledger.verify(head)
-        told = {"intact": True, "head": found, "lines": ledger.head.number + 1}
+        last = ledger.verified(head)
+    told = {"intact": True, "head": last.hash, "lines": last.number + 1}
     show.tell(told, partial(print_verified, compared=head is not None), as_json=as_json)
 
 
@@ -488,16 +488,19 @@ def export(
     import io
 
     from ..ledger.opening import export_ledger
-    from ..privacy._files import write_whole
+    from ..privacy._files import whole_file
 
-    text = io.StringIO()
-    with _opened(where, name) as ledger:
-        head = export_ledger(ledger, text)
+    # Line by line: a long ledger need not fit into memory.
     if file is None:
-        sys.stdout.write(text.getvalue())
+        with _opened(where, name) as ledger:
+            export_ledger(ledger, sys.stdout)
         return
-    write_whole(file, text.getvalue().encode("utf-8"))
-    said = {"file": str(file), "lines": text.getvalue().count("\n") - 2, "head": head}
+    with _opened(where, name) as ledger, whole_file(file) as written:
+        text = io.TextIOWrapper(written, encoding="utf-8", newline="\n")
+        head = export_ledger(ledger, text)
+        text.detach()
+    with file.open("rb") as stream:
+        said = {"file": str(file), "lines": sum(1 for _ in stream) - 2, "head": head}
     print(json.dumps(said) if as_json else f"{said['lines']} lines in {file}, to hash {head}")
 
 
@@ -525,9 +528,9 @@ def import_(
         file.open(encoding="utf-8") as stream,
         import_ledger(stream, where, head=head, name=name) as ledger,
     ):
-        found, n_lines = ledger.verify(), ledger.head.number + 1
-    said = {"where": options.shown_place(where), "lines": n_lines, "head": found}
-    print(json.dumps(said) if as_json else f"{n_lines} lines in {said['where']}, to hash {found}")
+        number, found = ledger.verified()
+    said = {"where": options.shown_place(where), "lines": number + 1, "head": found}
+    print(json.dumps(said) if as_json else f"{number + 1} lines in {said['where']}, to hash {found}")
 
 
 def compact(

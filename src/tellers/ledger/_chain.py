@@ -535,6 +535,10 @@ class ChainedLedger(ABC):
         A chain cut short still holds together. `head` is what an earlier call returned: it must still be
         in the chain. Others go on meanwhile.
         """
+        return self.verified(head).hash
+
+    def verified(self, head: str | None = None) -> Head:
+        """Verify all of the ledger, and return the last line that was read; see `verify`."""
         found = head is None
 
         def look(line: Line) -> None:
@@ -547,7 +551,7 @@ class ChainedLedger(ABC):
                 f"{self._title()} does not hold the line with hash {str(head)[:16]}..., which it held "
                 "before. It was replaced or cut short; restore it from a backup."
             )
-        return verified.head.hash
+        return verified.head
 
     def verify_from(
         self, verified: Verified | None, *, look: Callable[[Line], object] | None = None
