@@ -12,6 +12,7 @@ import pytest
 
 from tellers import Accountant, Budget, Cost, GNMax, RdpCurve, Release, SqliteLedger, Unit, describe, noise
 from tellers.cli import main
+from tellers.errors import LedgerConflict
 from tellers.ledger import compact_ledger
 
 OLD = Path(__file__).parents[1] / "ledger" / "fixtures" / "ledger-1.db"
@@ -146,6 +147,20 @@ def test_verify_finds_a_changed_file_and_a_lost_line(tellers, old):
     code, out, err = tellers("verify", old, "--json")
     assert (code, out) == (2, "")
     assert "not the one that was written" in json.loads(err)["error"]
+
+
+def test_a_question_without_a_bound_is_shown_as_json_too(tellers, tmp_path):
+    """Before, one question that cost more than its price, without end, left programs without any number."""
+    endless = RdpCurve(ONE.orders, np.full(ONE.orders.size, np.inf))
+    with SqliteLedger(tmp_path / "spend.db", Accountant(Budget(epsilon=2.0, delta=1e-5))) as ledger:
+        ticket = ledger.reserve("q0", ONE, event={"noise": "secure"})
+        with pytest.raises(LedgerConflict, match="more than its price"):
+            ledger.settle(ticket, Release(np.array([3]), Cost(endless)))
+    state = json.loads(tellers("status", "spend.db", "--json")[1])
+    assert (state["spent"], state["left"]) == (None, 0.0)
+    (entry,) = json.loads(tellers("list", "spend.db", "--json")[1])["entries"]
+    assert (entry["state"], entry["charged"]) == ("overran", None)
+    assert json.loads(tellers("reprice", "spend.db", "--json")[1])["charged"] is None
 
 
 def test_verify_counts_the_lines_that_it_read(tellers, tmp_path, monkeypatch):
