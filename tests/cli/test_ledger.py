@@ -1,5 +1,6 @@
 """`tellers ledger`: the books from the command line, in a file and in a database."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -147,6 +148,26 @@ def test_verify_finds_a_changed_file_and_a_lost_line(tellers, old):
     code, out, err = tellers("verify", old, "--json")
     assert (code, out) == (2, "")
     assert "not the one that was written" in json.loads(err)["error"]
+
+
+@pytest.mark.parametrize("words", [("verify",), ("export", "out.jsonl")], ids=" ".join)
+def test_who_reads_all_of_a_long_ledger_sees_how_far_it_is(tellers, tmp_path, monkeypatch, words):
+    bars, told = [], []
+
+    @contextlib.contextmanager
+    def bar(total, what, *, wanted):
+        bars.append((total, what, wanted))
+        yield told.append
+
+    monkeypatch.setattr("tellers.cli.show.progress_bar", bar)
+    monkeypatch.setattr("tellers.cli.ledger._PAGE", 3)
+    with SqliteLedger(tmp_path / "spend.db", Accountant(Budget(epsilon=2.0, delta=1e-5))) as ledger:
+        for number in range(6):
+            ledger.reserve(f"q{number}", 0.01 * ONE, event={"noise": "secure"})
+        n_lines = ledger.head.number + 1
+    assert tellers(words[0], "spend.db", *words[1:])[0] == 0
+    assert bars == [(n_lines, "lines", True)]
+    assert told == [3] * (n_lines // 3)
 
 
 def test_a_question_without_a_bound_is_shown_as_json_too(tellers, tmp_path):

@@ -3,6 +3,8 @@
 import json
 import sys
 from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -13,6 +15,7 @@ from . import options, show
 
 if TYPE_CHECKING:
     from ..ledger._chain import ChainedLedger
+    from ..ledger._lines import Line
     from ..ledger.base import Entry
     from ..privacy.budget import Accountant
     from ..privacy.rdp import RdpCurve
@@ -438,6 +441,18 @@ def list_(
 _PAGE = 1000
 
 
+@contextmanager
+def _counted(ledger: "ChainedLedger", *, wanted: bool) -> "Iterator[Callable[[Line], object] | None]":
+    """Show how many lines of a ledger are read; what comes out is told every line."""
+    with show.progress_bar(ledger.head.number + 1, "lines", wanted=wanted) as progress:
+
+        def look(line: "Line") -> None:
+            if progress is not None and line.number % _PAGE == _PAGE - 1:
+                progress(_PAGE)
+
+        yield None if progress is None else look
+
+
 def _newest(ledger: "ChainedLedger", account: str | None, limit: int) -> "tuple[list[Entry], int]":
     """Return the newest questions, all of them at 0, of one account or of all, and how many there are."""
     total = ledger.count()
@@ -467,8 +482,8 @@ def verify(
 
     Example: tellers ledger verify spend.db --head 8cdd7e96...
     """
-    with _opened(where, name) as ledger:
-        last = ledger.verified(head)
+    with _opened(where, name) as ledger, _counted(ledger, wanted=not as_json) as look:
+        last = ledger.verified(head, look=look)
     told = {"intact": True, "head": last.hash, "lines": last.number + 1}
     show.tell(told, partial(print_verified, compared=head is not None), as_json=as_json)
 
@@ -495,9 +510,13 @@ def export(
         with _opened(where, name) as ledger:
             export_ledger(ledger, sys.stdout)
         return
-    with _opened(where, name) as ledger, whole_file(file) as written:
+    with (
+        _opened(where, name) as ledger,
+        _counted(ledger, wanted=not as_json) as look,
+        whole_file(file) as written,
+    ):
         text = io.TextIOWrapper(written, encoding="utf-8", newline="\n")
-        head = export_ledger(ledger, text)
+        head = export_ledger(ledger, text, look=look)
         text.detach()
     with file.open("rb") as stream:
         said = {"file": str(file), "lines": sum(1 for _ in stream) - 2, "head": head}
