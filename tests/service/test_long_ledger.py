@@ -23,6 +23,7 @@ from tellers.service.dashboard import _figures as figures
 from tellers.service.dashboard._figures import SnapshotCache
 
 from .. import forked
+from .test_away import sign_in
 
 ONE = RdpCurve.zcdp(1e-9)
 EVENT = {"noise": "secure", "n_queries": 1}
@@ -167,6 +168,22 @@ def test_what_is_found_wrong_ends_the_giving_of_labels(long_place, alice):
     assert '"level": "error"' in long_place.log.getvalue()
     with long_place.ledger() as ledger:
         assert ledger.asked("student/alice/k1") is None
+
+
+def test_a_ledger_with_a_second_name_is_not_taken_for_a_broken_one(place, alice):
+    """A snapshot by hard links, say: before, no labels were given until somebody verified again."""
+    auditor, token = place.bearer("ada", "auditor"), place.key("otto", "operator")
+    file = Path(place.settings.place("ledger.db"))
+    with place.open() as client:
+        sign_in(client, token)
+        os.link(file, file.with_suffix(".snapshot"))
+        told = client.get("/v1/ledger/verify", headers=auditor)
+        assert told.status_code == 503
+        assert "Remove the other name" in told.json()["detail"]
+        assert "Remove the other name" in client.get("/dashboard/ledger").text
+        file.with_suffix(".snapshot").unlink()
+        assert ask(client, alice, "k1").status_code == 200
+        assert verify(client, auditor)["intact"]
 
 
 def test_a_process_that_dies_is_replaced_and_begins_anew(check, monkeypatch):

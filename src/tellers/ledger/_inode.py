@@ -394,8 +394,12 @@ def unusable(path: Path, why: object) -> OSError:
     )
 
 
+class NotAlone(LedgerConflict):
+    """The file has another name, or is being rewritten: nothing is known against its lines."""
+
+
 def _two_names(path: Path) -> LedgerConflict:
-    return LedgerConflict(
+    return NotAlone(
         f"Expected one name for the ledger {path.name}, got a file that has another one too (a hard link, or "
         "a second mount): under two names its budget would be spent twice. Nothing was written. Remove the "
         "other name."
@@ -403,7 +407,7 @@ def _two_names(path: Path) -> LedgerConflict:
 
 
 def _kept_alone(path: Path) -> LedgerConflict:
-    return LedgerConflict(
+    return NotAlone(
         f"Expected to open {path.name}, it is being rewritten just now (tellers ledger compact). Nothing was "
         "written. Try again when that is done."
     )

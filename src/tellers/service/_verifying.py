@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from ..errors import LedgerConflict
 from ..ledger._chain import ChainedLedger, Verified
+from ..ledger._inode import NotAlone
 from ..ledger._lines import Line
 from ..ledger.base import Head
 from ._aside import Aside, AsideEnded, Memory
@@ -162,6 +163,8 @@ class LedgerCheck:
         for left in reversed(range(_TRIES)):
             try:
                 return self._judged(self._verify())
+            except NotAlone as error:
+                return error
             except LedgerConflict:
                 return self.refuse()
             except AsideEnded as error:
