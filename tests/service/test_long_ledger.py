@@ -16,6 +16,7 @@ import pytest
 
 from tellers import Budget, Cost, RdpCurve, Release
 from tellers.ledger import open_ledger
+from tellers.ledger.base import Unusable
 from tellers.service import LedgerConfig, _routes, _verifying
 from tellers.service._aside import Aside, place_of
 from tellers.service._verifying import LedgerCheck, read_all
@@ -186,6 +187,18 @@ def test_a_ledger_with_a_second_name_is_not_taken_for_a_broken_one(place, alice)
         assert verify(client, auditor)["intact"]
 
 
+def test_tables_of_another_version_are_not_taken_for_a_broken_ledger(place, own_database, postgres):
+    """After an update: a backup must not be restored for it."""
+    ledger = LedgerConfig(url=own_database, epsilon=2.0, delta=1e-5)
+    with replace(place, settings=replace(place.settings, ledger=ledger)).ledger() as books:
+        check = LedgerCheck(books, Aside(books))
+        newer = "UPDATE tellers_version SET version_num = 'tomorrow'"
+        postgres.sql(newer, own_database.rpartition("/")[2])
+        assert isinstance(check.start().result(WAIT), Unusable)
+        check.close()
+    assert check.last is None
+
+
 def test_a_process_that_dies_is_replaced_and_begins_anew(check, monkeypatch):
     start, begun = Aside._started, []
 
@@ -342,6 +355,7 @@ FROZEN = """
 import os, signal, sys, time
 from tellers import RdpCurve
 from tellers.ledger import open_ledger
+from tellers.ledger.base import Unusable
 
 ledger = open_ledger(sys.argv[1], name="main") if "://" in sys.argv[1] else open_ledger(sys.argv[1])
 ledger.reserve("run/before", RdpCurve.zcdp(1e-9), event={"noise": "secure", "n_queries": 1})

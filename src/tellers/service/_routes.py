@@ -16,9 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from starlette.types import Receive, Scope, Send
 
 from ..errors import BudgetExhausted, KeyReused, Unsettled, Unwitnessed
-from ..ledger._inode import NotAlone
 from ..ledger._state import View
-from ..ledger.base import Entry
+from ..ledger.base import Entry, Unusable
 from ..privacy._price import epsilon_of
 from ..privacy.release import Release, describe
 from ._batches import Batches
@@ -528,7 +527,7 @@ def add_ledger_routes(router: APIRouter, service: LabelService) -> None:
         """
         try:
             found = await service.check.wait(_VERIFY_SECONDS)
-        except NotAlone as error:
+        except Unusable as error:
             raise HttpProblem("unavailable", str(error)) from error
         if found is None:
             checked, lines = service.check.progress or (0, 0)

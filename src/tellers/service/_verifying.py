@@ -10,9 +10,8 @@ from datetime import UTC, datetime
 
 from ..errors import LedgerConflict
 from ..ledger._chain import ChainedLedger, Verified
-from ..ledger._inode import NotAlone
 from ..ledger._lines import Line
-from ..ledger.base import Head
+from ..ledger.base import Head, Unusable
 from ._aside import Aside, AsideEnded, Memory
 
 FEW = 20_000
@@ -163,7 +162,7 @@ class LedgerCheck:
         for left in reversed(range(_TRIES)):
             try:
                 return self._judged(self._verify())
-            except NotAlone as error:
+            except Unusable as error:
                 return error
             except LedgerConflict:
                 return self.refuse()
