@@ -249,7 +249,8 @@ def test_who_asks_again_is_told_of_the_run_that_took_too_long(check, monkeypatch
     now, runs, start = [0.0], [], check._work
     monkeypatch.setattr(check, "_clock", lambda: now[0])
     monkeypatch.setattr(check, "_work", lambda *given: (runs.append(given), start(*given)))
-    assert asyncio.run(check.wait(0.0)) is None
+    for _ in range(2):  # one of them asked twice, or two did
+        assert asyncio.run(check.wait(0.0)) is None
     check._run.result(WAIT)
     assert asyncio.run(check.wait(0.0)).is_intact
     assert len(runs) == 1

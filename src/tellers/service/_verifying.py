@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
@@ -92,7 +93,7 @@ class LedgerCheck:
         self._lock, self._closed = threading.Lock(), threading.Event()
         self._run: Future[Verdict | Exception] | None = None
         self._checked = (0, 0)
-        self._owed: tuple[Future[Verdict | Exception], float] | None = None  # a run that took too long
+        self._owed: deque[tuple[Future[Verdict | Exception], float]] = deque()  # to who was told to ask again
         self._noted: Head | None = None
         self._since: tuple[float, datetime] | None = None  # when all lines were last read
 
@@ -115,12 +116,12 @@ class LedgerCheck:
 
         Who asks again is told of that run: a new one would take as long.
         """
-        owed, self._owed = self._owed, None
-        is_told = owed is not None and owed[0].done() and self._clock() - owed[1] < _OWED_SECONDS
-        run = owed[0] if owed is not None and is_told else self.start()
+        run, when = self._owed.popleft() if self._owed else (None, 0.0)
+        if run is None or not run.done() or self._clock() - when > _OWED_SECONDS:
+            run = self.start()
         await asyncio.wait({asyncio.wrap_future(run)}, timeout=seconds)
         if not run.done():
-            self._owed = run, self._clock()
+            self._owed.append((run, self._clock()))
             return None
         found = run.result()
         if isinstance(found, Exception):
