@@ -506,6 +506,23 @@ def test_outcomes_whose_writing_was_not_acknowledged_are_given_where_they_were_w
         assert calls[0] == 2
 
 
+def test_outcomes_do_not_wait_one_after_the_other_for_a_ledger_that_is_away(tmp_path, monkeypatch):
+    """Before, the last of 64 was told after 193 times the ledger's timeout."""
+    with SqliteLedger(tmp_path / "spend.db", Accountant(Budget(epsilon=1.0, delta=1e-5))) as ledger:
+        room = Room(Failing(), GNMax(sigma=20.0), ledger, noise.secure())
+        calls = []
+
+        def away(outcomes):
+            calls.append(len(outcomes))
+            raise TimeoutError("Others hold it.")
+
+        monkeypatch.setattr(ledger, "settle_all", away)
+        found = room.ask_all([RoomQuestion([1], key=f"q{n}") for n in range(5)])
+        assert [type(each) for each in found] == [TimeoutError] * 5
+        assert calls == [5, 5, 5]
+        assert [(e.key, e.is_settled) for e in ledger.entries()] == [(f"q{n}", False) for n in range(5)]
+
+
 def test_outcomes_that_cannot_be_written_stay_charged_and_are_not_given(tmp_path, monkeypatch):
     with SqliteLedger(tmp_path / "spend.db", Accountant(Budget(epsilon=1.0, delta=1e-5))) as ledger:
         room = Room(Failing(), GNMax(sigma=20.0), ledger, noise.secure())

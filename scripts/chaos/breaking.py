@@ -1,5 +1,6 @@
 """Ledgers that break their promise, each in its own way: what a campaign does not find, it does not test."""
 
+import contextlib
 import dataclasses
 import random
 import threading
@@ -318,6 +319,60 @@ def _unlimited() -> None:
     _keys.Rates.hit = lambda *_words, **_named: 0  # type: ignore[method-assign]
 
 
+def _deaf() -> None:
+    """Add up nothing of what other programs write."""
+    read = LedgerState._read
+
+    def heard(self: Any, line: Line, body: Any) -> None:
+        if line.kind == "checkpoint":
+            self._note_checkpoint(line)
+            return
+        self._own.clear()
+        before = dict(self.sums)
+        read(self, line, body)
+        if line.kind in ("reserved", "settled"):
+            self.sums = before
+            self._own.clear()
+
+    LedgerState._read = heard  # type: ignore[method-assign]
+
+
+def _main_only() -> None:
+    """Look at the budget of the data, and at no account's."""
+    debit = AccountSums.debit
+
+    def debited(self: Any, payment: Any, *, key: str, account: Any) -> Any:
+        return (payment, 0) if account else debit(self, payment, key=key, account=account)
+
+    AccountSums.debit = debited  # type: ignore[method-assign]
+
+
+def _pays_again() -> None:
+    """Charge a question that is asked again once more, under another key."""
+
+    def find(self: Any, key: str) -> Any:
+        found = _find(self, key)
+        if found is not None:
+            asked = next(one for one in self.entries(begins=key) if one.key == key)
+            also = {name: paid.reserved for name, paid in asked.also.items()}
+            with contextlib.suppress(BudgetExhausted):
+                again = f"{key}-{random.getrandbits(64)}"
+                _reserve(self, again, asked.reserved, event=asked.event, also=also)
+        return found
+
+    ChainedLedger.find = find  # type: ignore[method-assign]
+
+
+def _half_event() -> None:
+    """Leave out of an event how much noise there was."""
+    split = state.Events.split
+
+    def halved(self: Any, event: Any) -> Any:
+        return split(self, {name: said for name, said in event.items() if name != "parameters"})
+
+    state.Events.split = halved  # type: ignore[method-assign]
+
+
 def _nothing() -> None:
     """Break nothing here: the campaign itself drops the log (SQLite)."""
 
@@ -349,6 +404,10 @@ WAYS = {
     "keys-unrevoked": _keys_unrevoked,
     "unlimited": _unlimited,
     "no-log": _nothing,
+    "deaf": _deaf,
+    "main-only": _main_only,
+    "pays-again": _pays_again,
+    "half-event": _half_event,
 }
 
 

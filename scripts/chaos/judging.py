@@ -63,6 +63,7 @@ class Case:
 
     def __post_init__(self) -> None:
         self.facts = json.loads((self.folder / "facts.json").read_text())
+        self._numbers = {str(n) for n in range(self.facts["n_questions"])}
 
     def look(self) -> Verdict:
         """Compare the ledger with what askers were told and with what teachers were asked.
@@ -237,11 +238,13 @@ class Case:
 
     def _check_question(self, key: str, question: Question) -> None:
         space = next((s for s in self.facts["spaces"] if key.startswith(s["key"])), None)
-        if space is None:
+        number = "" if space is None else key.removeprefix(space["key"])
+        if space is None or number not in self._numbers:
             self.verdict.expect(False, f"{key}: nobody asked that")
             return
         said = question.event.get("groups") or {}
         absent = tuple(f"group/{name}" for name in said.get("absent", ()))
+        self._check_event(key, question.event, self._scale(absent))
         payers = {MAIN, *self._present(absent), *([space["account"]] if space["account"] else [])}
         missing = payers - question.bills.keys()
         self.verdict.expect(not missing, f"{key}: not charged to {', '.join(sorted(missing))!r}")
@@ -251,6 +254,16 @@ class Case:
         for name in absent:
             gone = self._is_short(name, (), 0, question.line)
             self.verdict.expect(gone, f"{key}: {name} was left out, with budget left")
+
+    def _check_event(self, key: str, event: dict[str, Any], scale: float) -> None:
+        """See that a question says what its price goes by, so that it can be priced again for ever."""
+        known, said = self.facts["mechanism"], event.get("parameters", {})
+        wanted = [known["sigma"] * scale, known["sigma_check"] * scale, known["threshold"] * scale]
+        noise = [said.get(name, 0.0) for name in ("sigma", "sigma_threshold", "threshold")]
+        told = [event.get(name) for name in ("mechanism", "noise", "n_queries")]
+        same = told == ["ConfidentGNMax", "secure", self.facts["n_rows"]] and "queries" in event
+        same = same and np.allclose(noise, wanted, rtol=1e-6)
+        self.verdict.expect(same, f"{key}: its event does not say how it was answered")
 
     def _check_charge(self, key: str, question: Question, name: str, absent: tuple[str, ...]) -> None:
         """Compare what one account pays with what the labels cost, at every order."""

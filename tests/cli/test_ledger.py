@@ -1,9 +1,11 @@
 """`tellers ledger`: the books from the command line, in a file and in a database."""
 
+import contextlib
 import json
 import os
 import shutil
 import sqlite3
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 
 from tellers import Accountant, Budget, Cost, GNMax, RdpCurve, Release, SqliteLedger, Unit, describe, noise
 from tellers.cli import main
+from tellers.errors import LedgerConflict
 from tellers.ledger import compact_ledger
 
 OLD = Path(__file__).parents[1] / "ledger" / "fixtures" / "ledger-1.db"
@@ -145,6 +148,72 @@ def test_verify_finds_a_changed_file_and_a_lost_line(tellers, old):
     code, out, err = tellers("verify", old, "--json")
     assert (code, out) == (2, "")
     assert "not the one that was written" in json.loads(err)["error"]
+
+
+@pytest.mark.parametrize("words", [("verify",), ("export", "out.jsonl")], ids=" ".join)
+def test_who_reads_all_of_a_long_ledger_sees_how_far_it_is(tellers, tmp_path, monkeypatch, words):
+    bars, told = [], []
+
+    @contextlib.contextmanager
+    def bar(total, what, *, wanted):
+        bars.append((total, what, wanted))
+        yield told.append
+
+    monkeypatch.setattr("tellers.cli.show.progress_bar", bar)
+    monkeypatch.setattr("tellers.cli.ledger._PAGE", 3)
+    with SqliteLedger(tmp_path / "spend.db", Accountant(Budget(epsilon=2.0, delta=1e-5))) as ledger:
+        for number in range(6):
+            ledger.reserve(f"q{number}", 0.01 * ONE, event={"noise": "secure"})
+        n_lines = ledger.head.number + 1
+    assert tellers(words[0], "spend.db", *words[1:])[0] == 0
+    assert bars == [(n_lines, "lines", True)]
+    assert told == [3] * (n_lines // 3)
+
+
+def test_a_question_without_a_bound_is_shown_as_json_too(tellers, tmp_path):
+    """Before, one question that cost more than its price, without end, left programs without any number."""
+    endless = RdpCurve(ONE.orders, np.full(ONE.orders.size, np.inf))
+    with SqliteLedger(tmp_path / "spend.db", Accountant(Budget(epsilon=2.0, delta=1e-5))) as ledger:
+        ticket = ledger.reserve("q0", ONE, event={"noise": "secure"})
+        with pytest.raises(LedgerConflict, match="more than its price"):
+            ledger.settle(ticket, Release(np.array([3]), Cost(endless)))
+    state = json.loads(tellers("status", "spend.db", "--json")[1])
+    assert (state["spent"], state["left"]) == (None, 0.0)
+    (entry,) = json.loads(tellers("list", "spend.db", "--json")[1])["entries"]
+    assert (entry["state"], entry["charged"]) == ("overran", None)
+    assert json.loads(tellers("reprice", "spend.db", "--json")[1])["charged"] is None
+
+
+def test_verify_counts_the_lines_that_it_read(tellers, tmp_path, monkeypatch):
+    with SqliteLedger(tmp_path / "spend.db", Accountant(Budget(epsilon=2.0, delta=1e-5))) as ledger:
+        verify_from = SqliteLedger.verify_from
+
+        def others_go_on(self, *words, **named):
+            found = verify_from(self, *words, **named)
+            ledger.reserve("q0", ONE, event={"noise": "secure"})
+            return found
+
+        monkeypatch.setattr(SqliteLedger, "verify_from", others_go_on)
+        told = json.loads(tellers("verify", "spend.db", "--json")[1])
+        (first, *_) = ledger.lines()
+    assert (told["lines"], told["head"]) == (1, first.hash)
+
+
+def test_an_export_needs_no_memory_for_all_of_it(tellers, tmp_path, monkeypatch):
+    monkeypatch.setattr("tellers.ledger.sqlite._PAGE", 2)
+    with SqliteLedger(tmp_path / "spend.db", Accountant(Budget(epsilon=2.0, delta=1e-5))) as ledger:
+        for number in range(20):
+            ticket = ledger.reserve(f"q{number}", ONE, event={"noise": "secure", "note": "x" * 2**19})
+            ledger.settle(ticket, Release(np.array([3]), Cost(ONE)))
+    assert tellers("export", "spend.db", "warm.jsonl")[0] == 0
+    tracemalloc.start()
+    try:
+        assert tellers("export", "spend.db", "spend.jsonl")[0] == 0
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**23 < Path("spend.jsonl").stat().st_size
+    assert tellers("import", "spend.jsonl", "copy.db")[0] == 0
 
 
 def test_a_ledger_goes_out_and_comes_back(tellers, old):

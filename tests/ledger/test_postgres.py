@@ -17,8 +17,10 @@ import sqlalchemy as sa
 from tellers import Accountant, Budget, Cost, PostgresLedger, RdpCurve, Release, open_ledger
 from tellers.errors import BudgetExhausted, LedgerConflict, Unsettled
 from tellers.ledger import compact_ledger, export_ledger, import_ledger
+from tellers.ledger._lines import Line
 from tellers.ledger.sql import ledger_names, migrate
 from tellers.ledger.sql.connection import LEDGERS, LINES, REVISION, make_engine, parse_url
+from tellers.ledger.sql.postgres import fill
 
 SECURE = {"noise": "secure"}
 ONE = RdpCurve.zcdp(0.001)
@@ -283,7 +285,7 @@ def test_a_user_with_few_rights_can_spend_and_cannot_change(postgres, own_databa
     postgres.sql("DROP ROLE IF EXISTS teller")
     postgres.sql("CREATE ROLE teller LOGIN PASSWORD 'teller'")
     little = postgres.url(name, user="teller", password="teller")
-    with pytest.raises(PermissionError, match="SELECT and INSERT"):
+    with pytest.raises(PermissionError, match="SELECT on tellers_version, SELECT and INSERT"):
         PostgresLedger(little, ACCOUNTANT)
     postgres.sql(
         "GRANT SELECT ON tellers_version TO teller; GRANT SELECT, INSERT ON tellers_lines TO teller; "
@@ -644,3 +646,21 @@ def test_books_longer_than_a_page_are_read_whole(monkeypatch, database, name):
             assert len(list(ledger.lines())) == number + 4
     with PostgresLedger(database, ACCOUNTANT, name=name) as again:
         assert [entry.key for entry in again.entries()] == [f"q{number}" for number in range(7)]
+
+
+def test_a_long_ledger_is_written_by_the_page(monkeypatch, database, name):
+    """One answer of the server bounds a page: a long ledger in one piece took longer, and was given up."""
+    monkeypatch.setattr("tellers.ledger.sql.postgres.PAGE", 3)
+    sent, execute = [], sa.Connection.execute
+
+    def noted(self, statement, parameters=None, **more):
+        if isinstance(parameters, list):
+            sent.append(len(parameters))
+        return execute(self, statement, parameters, **more)
+
+    monkeypatch.setattr(sa.Connection, "execute", noted)
+    lines: list[Line] = []
+    for number in range(8):
+        lines.append(Line.after(lines[-1] if lines else None, "some", key=str(number), body={}))
+    fill(database, lines, name=name)
+    assert sent == [3, 3, 2]

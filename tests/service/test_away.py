@@ -11,6 +11,7 @@ import pytest
 from tellers import open_ledger
 from tellers.service import KeysConfig, LedgerConfig
 from tellers.service._keys import KeyStore
+from tellers.service._labels import StudentQuestion
 
 
 def in_database(place, url):
@@ -158,3 +159,22 @@ def test_other_databases_are_refused_without_their_password(opened, url, tmp_pat
         opened(url)
     assert "secret" not in str(caught.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_of_many_that_ask_again_only_one_waits_for_a_ledger_that_is_away(place, monkeypatch):
+    """Those who are answered together would else wait one after the other, and be told after an hour."""
+    alice, waited = place.bearer("alice"), []
+
+    def away(key):
+        waited.append(key)
+        raise TimeoutError("Others hold it.")
+
+    with place.open() as client:
+        for key in ("k1", "k2", "k3"):
+            asked = {"idempotency_key": key, "pool": [0]}
+            assert client.post("/v1/labels", headers=alice, json=asked).status_code == 200
+        labels = client.app.state.service.labels
+        monkeypatch.setattr(labels.ledger, "asked", away)
+        again = [StudentQuestion("alice", key, pool=[0]) for key in ("k1", "k2", "k3")]
+        assert [type(found) for found in labels.ask_all(again)] == [TimeoutError] * 3
+    assert waited == ["student/alice/k1"]

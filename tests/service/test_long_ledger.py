@@ -1,5 +1,6 @@
 """A ledger too long to be read while somebody waits: it is verified and added up beside those who ask."""
 
+import asyncio
 import os
 import signal
 import sqlite3
@@ -15,6 +16,7 @@ import pytest
 
 from tellers import Budget, Cost, RdpCurve, Release
 from tellers.ledger import open_ledger
+from tellers.ledger.base import Unusable
 from tellers.service import LedgerConfig, _routes, _verifying
 from tellers.service._aside import Aside, place_of
 from tellers.service._verifying import LedgerCheck, read_all
@@ -22,6 +24,7 @@ from tellers.service.dashboard import _figures as figures
 from tellers.service.dashboard._figures import SnapshotCache
 
 from .. import forked
+from .test_away import sign_in
 
 ONE = RdpCurve.zcdp(1e-9)
 EVENT = {"noise": "secure", "n_queries": 1}
@@ -168,6 +171,34 @@ def test_what_is_found_wrong_ends_the_giving_of_labels(long_place, alice):
         assert ledger.asked("student/alice/k1") is None
 
 
+def test_a_ledger_with_a_second_name_is_not_taken_for_a_broken_one(place, alice):
+    """A snapshot by hard links, say: before, no labels were given until somebody verified again."""
+    auditor, token = place.bearer("ada", "auditor"), place.key("otto", "operator")
+    file = Path(place.settings.place("ledger.db"))
+    with place.open() as client:
+        sign_in(client, token)
+        os.link(file, file.with_suffix(".snapshot"))
+        told = client.get("/v1/ledger/verify", headers=auditor)
+        assert told.status_code == 503
+        assert "Remove the other name" in told.json()["detail"]
+        assert "Remove the other name" in client.get("/dashboard/ledger").text
+        file.with_suffix(".snapshot").unlink()
+        assert ask(client, alice, "k1").status_code == 200
+        assert verify(client, auditor)["intact"]
+
+
+def test_tables_of_another_version_are_not_taken_for_a_broken_ledger(place, own_database, postgres):
+    """After an update: a backup must not be restored for it."""
+    ledger = LedgerConfig(url=own_database, epsilon=2.0, delta=1e-5)
+    with replace(place, settings=replace(place.settings, ledger=ledger)).ledger() as books:
+        check = LedgerCheck(books, Aside(books))
+        newer = "UPDATE tellers_version SET version_num = 'tomorrow'"
+        postgres.sql(newer, own_database.rpartition("/")[2])
+        assert isinstance(check.start().result(WAIT), Unusable)
+        check.close()
+    assert check.last is None
+
+
 def test_a_process_that_dies_is_replaced_and_begins_anew(check, monkeypatch):
     start, begun = Aside._started, []
 
@@ -211,6 +242,24 @@ def test_a_long_ledger_is_read_on_from_where_it_was_read_to(books, monkeypatch):
     check._aside.end()
     assert check.start().result(WAIT).since > third.since  # another process knows of nothing
     check.close()
+
+
+def test_who_asks_again_is_told_of_the_run_that_took_too_long(check, monkeypatch):
+    """Before, it had begun anew by then, and whoever asked now and then was never told anything."""
+    now, runs, start = [0.0], [], check._work
+    monkeypatch.setattr(check, "_clock", lambda: now[0])
+    monkeypatch.setattr(check, "_work", lambda *given: (runs.append(given), start(*given)))
+    for _ in range(2):  # one of them asked twice, or two did
+        assert asyncio.run(check.wait(0.0)) is None
+    check._run.result(WAIT)
+    assert asyncio.run(check.wait(0.0)).is_intact
+    assert len(runs) == 1
+    assert asyncio.run(check.wait(0.0)) is None  # it was told: this is another
+    check._run.result(WAIT)
+    now[0] = 400.0  # and nobody asked for long
+    assert asyncio.run(check.wait(0.0)) is None
+    check._run.result(WAIT)
+    assert len(runs) == 3
 
 
 def test_what_was_verified_must_still_be_there(check, long_place):
@@ -307,6 +356,7 @@ FROZEN = """
 import os, signal, sys, time
 from tellers import RdpCurve
 from tellers.ledger import open_ledger
+from tellers.ledger.base import Unusable
 
 ledger = open_ledger(sys.argv[1], name="main") if "://" in sys.argv[1] else open_ledger(sys.argv[1])
 ledger.reserve("run/before", RdpCurve.zcdp(1e-9), event={"noise": "secure", "n_queries": 1})

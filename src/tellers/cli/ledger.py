@@ -3,6 +3,8 @@
 import json
 import sys
 from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -13,6 +15,7 @@ from . import options, show
 
 if TYPE_CHECKING:
     from ..ledger._chain import ChainedLedger
+    from ..ledger._lines import Line
     from ..ledger.base import Entry
     from ..privacy.budget import Accountant
     from ..privacy.rdp import RdpCurve
@@ -438,6 +441,18 @@ def list_(
 _PAGE = 1000
 
 
+@contextmanager
+def _counted(ledger: "ChainedLedger", *, wanted: bool) -> "Iterator[Callable[[Line], object] | None]":
+    """Show how many lines of a ledger are read; what comes out is told every line."""
+    with show.progress_bar(ledger.head.number + 1, "lines", wanted=wanted) as progress:
+
+        def look(line: "Line") -> None:
+            if progress is not None and line.number % _PAGE == _PAGE - 1:
+                progress(_PAGE)
+
+        yield None if progress is None else look
+
+
 def _newest(ledger: "ChainedLedger", account: str | None, limit: int) -> "tuple[list[Entry], int]":
     """Return the newest questions, all of them at 0, of one account or of all, and how many there are."""
     total = ledger.count()
@@ -467,9 +482,9 @@ def verify(
 
     Example: tellers ledger verify spend.db --head 8cdd7e96...
     """
-    with _opened(where, name) as ledger:
-        found = ledger.verify(head)
-        told = {"intact": True, "head": found, "lines": ledger.head.number + 1}
+    with _opened(where, name) as ledger, _counted(ledger, wanted=not as_json) as look:
+        last = ledger.verified(head, look=look)
+    told = {"intact": True, "head": last.hash, "lines": last.number + 1}
     show.tell(told, partial(print_verified, compared=head is not None), as_json=as_json)
 
 
@@ -488,16 +503,23 @@ def export(
     import io
 
     from ..ledger.opening import export_ledger
-    from ..privacy._files import write_whole
+    from ..privacy._files import whole_file
 
-    text = io.StringIO()
-    with _opened(where, name) as ledger:
-        head = export_ledger(ledger, text)
+    # Line by line: a long ledger need not fit into memory.
     if file is None:
-        sys.stdout.write(text.getvalue())
+        with _opened(where, name) as ledger:
+            export_ledger(ledger, sys.stdout)
         return
-    write_whole(file, text.getvalue().encode("utf-8"))
-    said = {"file": str(file), "lines": text.getvalue().count("\n") - 2, "head": head}
+    with (
+        _opened(where, name) as ledger,
+        _counted(ledger, wanted=not as_json) as look,
+        whole_file(file) as written,
+    ):
+        text = io.TextIOWrapper(written, encoding="utf-8", newline="\n")
+        head = export_ledger(ledger, text, look=look)
+        text.detach()
+    with file.open("rb") as stream:
+        said = {"file": str(file), "lines": sum(1 for _ in stream) - 2, "head": head}
     print(json.dumps(said) if as_json else f"{said['lines']} lines in {file}, to hash {head}")
 
 
@@ -525,9 +547,9 @@ def import_(
         file.open(encoding="utf-8") as stream,
         import_ledger(stream, where, head=head, name=name) as ledger,
     ):
-        found, n_lines = ledger.verify(), ledger.head.number + 1
-    said = {"where": options.shown_place(where), "lines": n_lines, "head": found}
-    print(json.dumps(said) if as_json else f"{n_lines} lines in {said['where']}, to hash {found}")
+        number, found = ledger.verified()
+    said = {"where": options.shown_place(where), "lines": number + 1, "head": found}
+    print(json.dumps(said) if as_json else f"{number + 1} lines in {said['where']}, to hash {found}")
 
 
 def compact(

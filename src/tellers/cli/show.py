@@ -95,11 +95,20 @@ def note(text: str) -> Text:
 def tell(told: dict[str, Any], for_people: Callable[[dict[str, Any]], None], *, as_json: bool) -> None:
     """Print what a command found: as JSON for programs, or in words and tables with its notes below."""
     if as_json:
-        print(json.dumps(told, indent=2, allow_nan=False))
+        print(json.dumps(_without_infinity(told), indent=2, allow_nan=False))
         return
     for_people(told)
     for text in told.get("notes", ()):
         console().print(note(text))
+
+
+def _without_infinity(told: Any) -> Any:
+    """Return the same with null for what is infinite, which JSON cannot say."""
+    if isinstance(told, dict):
+        return {name: _without_infinity(value) for name, value in told.items()}
+    if isinstance(told, (list, tuple)):
+        return [_without_infinity(value) for value in told]
+    return None if isinstance(told, float) and math.isinf(told) else told
 
 
 @contextmanager

@@ -541,19 +541,25 @@ class ChainedLedger(ABC):
         A chain cut short still holds together. `head` is what an earlier call returned: it must still be
         in the chain. Others go on meanwhile.
         """
+        return self.verified(head).hash
+
+    def verified(self, head: str | None = None, *, look: Callable[[Line], object] | None = None) -> Head:
+        """Verify all of the ledger, and return the last line that was read; `look` is told every line."""
         found = head is None
 
-        def look(line: Line) -> None:
+        def compare(line: Line) -> None:
             nonlocal found
             found = found or line.hash == head
+            if look is not None:
+                look(line)
 
-        verified = self.verify_from(None, look=look)
+        verified = self.verify_from(None, look=compare)
         if not found:
             raise LedgerConflict(
                 f"{self._title()} does not hold the line with hash {str(head)[:16]}..., which it held "
                 "before. It was replaced or cut short; restore it from a backup."
             )
-        return verified.head.hash
+        return verified.head
 
     def verify_from(
         self, verified: Verified | None, *, look: Callable[[Line], object] | None = None

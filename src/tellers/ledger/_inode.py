@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import LedgerConflict
+from .base import Unusable
 
 # A name is a byte of the file, far behind its end; whoever uses a name holds a shared lock on its byte.
 # These locks belong to the open file, and not to the process as SQLite's do: they hold against everybody, and
@@ -397,7 +398,7 @@ def unusable(path: Path, why: object) -> OSError:
 
 
 def _two_names(path: Path) -> LedgerConflict:
-    return LedgerConflict(
+    return Unusable(
         f"Expected one name for the ledger {path.name}, got a file that has another one too (a hard link, or "
         "a second mount): under two names its budget would be spent twice. Nothing was written. Remove the "
         "other name."
@@ -405,7 +406,7 @@ def _two_names(path: Path) -> LedgerConflict:
 
 
 def _kept_alone(path: Path) -> LedgerConflict:
-    return LedgerConflict(
+    return Unusable(
         f"Expected to open {path.name}, it is being rewritten just now (tellers ledger compact). Nothing was "
         "written. Try again when that is done."
     )

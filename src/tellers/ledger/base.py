@@ -16,6 +16,10 @@ from ..privacy.rdp import RdpCurve
 from ..privacy.release import Release
 
 
+class Unusable(LedgerConflict):
+    """A ledger cannot be used where it is, or as its server is; nothing is known against its lines."""
+
+
 class Head(NamedTuple):
     """The last line of a ledger, at some moment: its number and its hash.
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
@@ -95,10 +95,13 @@ _HEADER = {"tellers": "ledger", "format": 1}
 _LONGEST_LINE = 64 * 2**20
 
 
-def export_ledger(ledger: ChainedLedger, stream: TextIO) -> str:
+def export_ledger(
+    ledger: ChainedLedger, stream: TextIO, *, look: Callable[[Line], object] | None = None
+) -> str:
     """Write a ledger as JSON lines, every hash checked, and return the last hash.
 
-    The first line says what it is, the last one how many lines there are and the hash that ends them.
+    The first line says what it is, the last one how many lines there are and the hash that ends them. `look`
+    is told every line.
 
     >>> import io, tempfile
     >>> from tellers import Accountant, Budget, SqliteLedger
@@ -112,6 +115,8 @@ def export_ledger(ledger: ChainedLedger, stream: TextIO) -> str:
     for line in ledger.lines():
         stream.write(json.dumps(asdict(line)) + "\n")
         n_lines, head = n_lines + 1, line.hash
+        if look is not None:
+            look(line)
     stream.write(json.dumps({"lines": n_lines, "head": head}) + "\n")
     return head
 

@@ -19,9 +19,10 @@ import secrets
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,7 +211,14 @@ DAMAGE: Final = (
 
 
 def write_whole(path: str | PathLike[str], content: bytes, *, shared: bool = False) -> None:
-    """Write a file so that its name leads to all of the content, or to what was there before.
+    """Write a file so that its name leads to all of the content, or to what was there before."""
+    with whole_file(path, shared=shared) as file:
+        file.write(content)
+
+
+@contextmanager
+def whole_file(path: str | PathLike[str], *, shared: bool = False) -> Iterator[IO[bytes]]:
+    """Hand out a file whose name leads to what was there before, until all of it is written.
 
     The content goes to a temporary file in the same folder, is flushed to the disk, and then takes the name.
     Only the owner may read it; with `shared`, whoever may read the owner's other new files.
@@ -221,7 +229,7 @@ def write_whole(path: str | PathLike[str], content: bytes, *, shared: bool = Fal
     handle = os.open(name, flags, 0o666 if shared else 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, place)

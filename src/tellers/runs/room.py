@@ -250,19 +250,22 @@ class Room:
                 self.later(seal)
 
     def _settled(self, outcomes: "list[tuple[Ticket, Release, None]]") -> list[Exception | None]:
-        try:
-            return self.ledger.settle_all(outcomes)  # type: ignore[attr-defined,no-any-return]
-        except (TimeoutError, ConnectionError):
-            return [_caught(self._settle, *outcome, was_tried=True) for outcome in outcomes]
+        found: list[Exception | None] = []
+        # All at once, each time: one by one they would wait in a row for a ledger that is away.
+        for attempt in range(_SETTLE_TRIES):
+            try:
+                found = self.ledger.settle_all(outcomes)  # type: ignore[attr-defined]
+            except (TimeoutError, ConnectionError) as error:
+                found = [error] * len(outcomes)
+                continue
+            for at, (ticket, *_) in enumerate(outcomes if attempt else ()):
+                if isinstance(found[at], LedgerConflict):  # the try before may have gone through after all
+                    known = _caught(self.ledger.find, ticket.key)
+                    found[at] = None if isinstance(known, Release) else known or found[at]
+            break
+        return found
 
-    def _settle(
-        self,
-        ticket: Ticket,
-        release: Release,
-        used: Mapping[str, RdpCurve] | None,
-        *,
-        was_tried: bool = False,
-    ) -> None:
+    def _settle(self, ticket: Ticket, release: Release, used: Mapping[str, RdpCurve] | None) -> None:
         groups = {} if used is None else {"used": used}
         # What was drawn is paid for: a ledger that is busy or away for a while must not lose it.
         for attempt in range(_SETTLE_TRIES):
@@ -274,7 +277,7 @@ class Room:
                     raise
             except LedgerConflict:
                 # The try before may have gone through after all.
-                if not (attempt or was_tried) or self.ledger.find(ticket.key) is None:
+                if not attempt or self.ledger.find(ticket.key) is None:
                     raise
                 return
 

@@ -100,14 +100,17 @@ class LabelService:
                 outcomes = self._asked_now([one for _, one in new])
                 for (at, _), outcome in zip(new, outcomes, strict=True):
                     found[at] = outcome if isinstance(outcome, Exception) else (outcome, False)
+        away: Exception | None = None
         for at, one in enumerate(asked):
             if found[at] is None:  # asked before, or being asked
                 try:
-                    found[at] = self.ask(
+                    found[at] = away or self.ask(
                         one.student, one.key, rows=one.rows, pool=one.pool, belief=one.belief
                     )
                 except Exception as error:
                     found[at] = error
+                    if isinstance(error, (TimeoutError, ConnectionError)):
+                        away = error  # those who wait for a ledger do not wait one after the other
         return found
 
     def _asked_now(self, new: list[RoomQuestion]) -> list[Release | Exception]:

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..errors import BudgetExhausted, KeyReused, Unsettled, Unwitnessed
 from ..ledger._state import View
-from ..ledger.base import Entry
+from ..ledger.base import Entry, Unusable
 from ..privacy._price import epsilon_of
 from ..privacy.release import Release, describe
 from ._batches import Batches
@@ -525,7 +525,10 @@ def add_ledger_routes(router: APIRouter, service: LabelService) -> None:
         What takes longer than some seconds goes on by itself, and the next request tells more. Of a long
         ledger all lines are read once an hour at most, and else those that are new.
         """
-        found = await service.check.wait(_VERIFY_SECONDS)
+        try:
+            found = await service.check.wait(_VERIFY_SECONDS)
+        except Unusable as error:
+            raise HttpProblem("unavailable", str(error)) from error
         if found is None:
             checked, lines = service.check.progress or (0, 0)
             words = f"{checked} of {lines} lines are checked so far. It goes on: ask again."

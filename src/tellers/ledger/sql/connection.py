@@ -127,8 +127,8 @@ def plain_words(url: URL, timeout: float) -> Iterator[None]:
         if state in ("42501", "28000"):
             raise PermissionError(
                 f"Expected the right to read and add lines in {where}: {_first_line(error)}. Nothing was "
-                "written. Ask whoever runs the database for SELECT and INSERT on tellers_lines, and SELECT, "
-                "INSERT and UPDATE on tellers_ledgers."
+                "written. Ask whoever runs the database for SELECT on tellers_version, SELECT and INSERT on "
+                "tellers_lines, and SELECT, INSERT and UPDATE on tellers_ledgers."
             ) from error
         if state.startswith("23"):
             raise LedgerConflict(

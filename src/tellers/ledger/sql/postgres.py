@@ -17,7 +17,7 @@ from ...privacy.budget import Accountant
 from .._chain import ChainedLedger, T, watch_forks
 from .._lines import Line, LineReader, LineStore, before_the_first
 from .._state import opening
-from ..base import canonical
+from ..base import Unusable, canonical
 from ..vault import Vault
 from .connection import (
     LEDGERS,
@@ -126,14 +126,15 @@ class PostgresStore:
 
     def append(self, lines: Sequence[Line]) -> None:
         self._head = None
-        if lines:
+        # Some at a time, as they are read: what a server has to answer within is one page.
+        for at in range(0, len(lines), PAGE):
             said = [
                 {
                     "ledger": self._ledger, "number": line.number, "kind": line.kind,
                     "key": canonical(line.key), "body": line.body, "previous": line.previous,
                     "hash": line.hash,
                 }
-                for line in lines
+                for line in lines[at : at + PAGE]
             ]  # fmt: skip
             self._connection.execute(_ADD, said)
 
@@ -369,13 +370,13 @@ class PostgresLedger(ChainedLedger):
                 "Make them: tellers ledger init URL"
             )
         if version != REVISION:
-            raise LedgerConflict(
+            raise Unusable(
                 f"Expected the tables of ledgers in {shown(self._url)} at version {REVISION!r}, got "
                 f"{version!r}. Nothing was written. Run tellers ledger init URL with the newest tellers, and "
                 "update the others."
             )
         if connection.execute(sa.text("SHOW fsync")).scalar() != "on":
-            raise LedgerConflict(
+            raise Unusable(
                 f"Expected a server that flushes its disk, got {shown(self._url)} with fsync off: it may "
                 "forget what was spent. Nothing was written. Set fsync = on."
             )

@@ -15,6 +15,7 @@ from starlette.responses import RedirectResponse, Response
 
 from ... import __version__
 from ...errors import LedgerConflict
+from ...ledger.base import Unusable
 from ...privacy.release import describe
 from .._labels import LabelService
 from .._logs import describe_error
@@ -223,6 +224,8 @@ class _Pages:
                 "It was not sent from a page of this dashboard, or the page was too old. Nothing was done."
             )
             return self._refused(403, "This form is refused", words)
+        except Unusable as error:
+            return self._refused(503, "Not now", str(error))
         except LedgerConflict:
             words = "Its chain of hashes does not hold, so no number of it is shown. See the page Ledger."
             return self._refused(503, "The ledger is broken", words, place=f"{HOME}/ledger")
@@ -329,6 +332,8 @@ class _Pages:
         seen, verdict = None, self.check.last
         try:
             seen = self.snapshots.snapshot()
+        except Unusable:
+            raise
         except LedgerConflict:
             # Books that cannot be read are told of here, whether or not anyone asked.
             if verdict is None or verdict.is_intact:
