@@ -517,6 +517,15 @@ def test_a_fork_while_all_of_it_is_read(tmp_path):
         assert ledger.count() == 4
 
 
+@pytest.fixture
+def heard():
+    """Let Ctrl-C interrupt, also where tests run in the background, whose shells have it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize("thread", ["the main one", "another"])
 def test_ctrl_c_while_a_fork_waits_for_a_turn_is_heard_after_it(tmp_path, thread):
