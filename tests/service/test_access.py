@@ -274,6 +274,19 @@ def test_a_verified_key_is_not_hashed_again_for_a_minute(tmp_path, monkeypatch):
     store.close()
 
 
+def test_a_minute_that_ends_while_a_question_waits_refuses_nobody(place, alice, monkeypatch):
+    admit_all = Authenticator.admit_all
+
+    def later(self, keys):
+        monkeypatch.setattr(self, "clock", lambda: time.monotonic() + 61)
+        return admit_all(self, keys)
+
+    with place.open() as client:
+        assert send(client, "POST", "/v1/labels", alice).status_code == 200
+        monkeypatch.setattr(Authenticator, "admit_all", later)
+        assert send(client, "POST", "/v1/labels", alice).status_code == 200
+
+
 @pytest.mark.usefixtures("hashed_as_ever")
 def test_an_unknown_id_takes_as_long_as_a_wrong_secret(tmp_path):
     # Medians of 7 of about 20 ms of a core each, whatever else the machine does; they would differ by a

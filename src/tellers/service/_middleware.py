@@ -136,7 +136,7 @@ class KeyMiddleware:
         async def answer(message: Message) -> None:
             nonlocal is_refused
             if message["type"] == "http.response.start":
-                if state.pop("token", None) is not None:
+                if state.pop("is_uncounted", False):
                     try:
                         await run_sync(self.authenticator.admit, request)
                     except HttpProblem as problem:
@@ -156,7 +156,7 @@ class KeyMiddleware:
             return self.authenticator.admit(request)  # refuses, and asks nobody
         number = self.authenticator.remembered(token)
         if number and self.is_admitted_later(request):
-            request.state.token, request.state.key_id = token, number
+            request.state.is_uncounted, request.state.key_id = True, number
             return None
         # The store is a database, and a first check of a key is slow on purpose: it waits for a place of its
         # own, so that wrong keys take none from those whose key is known.
@@ -418,20 +418,17 @@ class Authenticator:
         return number if until > self.clock() else ""
 
     def admit_all(self, keys: "Sequence[Key | str]") -> list[Key | HttpProblem]:
-        """Return the keys of tokens that were found valid a moment ago, or why one is refused now.
+        """Return the keys of these ids, whose secret was shown a moment ago, or why one is refused now.
 
         What is a key already was admitted before.
         """
-        waiting = {at: self.remembered(token) for at, token in enumerate(keys) if isinstance(token, str)}
+        waiting = {at: number for at, number in enumerate(keys) if isinstance(number, str)}
         found: list[Any] = list(keys)
-        known = self.store.admit_all(
-            [number for number in waiting.values() if number], most=self.limits.requests_per_minute
-        )
-        for at, number in waiting.items():
-            key, wait = known.pop(0) if number else (None, 0)
+        known = self.store.admit_all(list(waiting.values()), most=self.limits.requests_per_minute)
+        for (at, number), (key, wait) in zip(waiting.items(), known, strict=True):
             if key is None or key.is_revoked:
                 with self._lock:
-                    self._seen.pop(self._mark(str(keys[at])), None)
+                    self._seen = {mark: kept for mark, kept in self._seen.items() if kept[0] != number}
                 found[at] = _no_key("The key is not known, or was revoked.")
             elif wait:
                 found[at] = self._too_many(wait)

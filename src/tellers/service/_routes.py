@@ -311,10 +311,10 @@ def add_label_route(
                 await super().handle(scope, receive, send)
                 return
             request = Request(scope, receive)
-            token = scope["state"].get("token")
-            key = await asker(request) if token is None else token
+            is_uncounted = scope["state"].get("is_uncounted", False)
+            key = scope["state"]["key_id"] if is_uncounted else await asker(request)
             question = _question(model, await request.body())
-            scope["state"].pop("token", None)  # it is admitted with the question
+            scope["state"].pop("is_uncounted", None)  # it is admitted with the question
             try:
                 response = await ask(question, key)
             except HttpProblem as problem:
