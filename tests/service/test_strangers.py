@@ -153,7 +153,7 @@ def test_many_strangers_of_each_kind(tmp_path):
             for kind in slow:
                 pace = PACES.get(kind, PACE)
                 seconds = n / pace + 2
-                alone = max(NOTICED, watched(server, 3))
+                alone = max(NOTICED, watched(server, seconds))
                 slow[kind] = watched(server, seconds, server.port, kind, n, pace, seconds) / alone
             slow = {kind: ratio for kind, ratio in slow.items() if ratio > 2}
         assert not slow
