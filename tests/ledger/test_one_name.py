@@ -376,17 +376,14 @@ def test_a_program_that_knows_no_turns_is_waited_for(path):
 
 def _write_for(path, seconds, go, said):
     go.wait()
-    waits, gave_up, stop = [], [], time.monotonic() + seconds
+    waits, stop = [], time.monotonic() + seconds
     # Small questions: the budget must not end before the time does.
     with SqliteLedger(path, ACCOUNTANT, timeout=30) as ledger:
         while time.monotonic() < stop:
             start = time.monotonic()
-            try:
-                ledger.reserve(f"{os.getpid()} {len(waits)}", RdpCurve.zcdp(1e-9), event=SECURE)
-                waits.append(time.monotonic() - start)
-            except TimeoutError:  # as it says, on a machine that is so busy
-                gave_up.append(time.monotonic() - start)
-    said.put((waits, gave_up))
+            ledger.reserve(f"{os.getpid()} {len(waits)}", RdpCurve.zcdp(1e-9), event=SECURE)
+            waits.append(time.monotonic() - start)
+    said.put(waits)
 
 
 @pytest.mark.campaign
@@ -397,16 +394,15 @@ def test_sixty_four_programs_on_one_file_all_get_their_turn(path):
     for child in children:
         child.start()
     go.set()
-    told = [said.get(timeout=120) for _ in children]
+    waits = [said.get(timeout=120) for _ in children]
     for child in children:
         child.join(60)
-    waits, gave_up = [each for each, _ in told], [wait for _, some in told for wait in some]
     counts, every = [len(each) for each in waits], np.concatenate(waits)
     p50, p99, most = np.percentile(every, [50, 99, 100])
     print(f"{every.size} in all, {min(counts)} to {max(counts)} each; {p50:.2f} {p99:.2f} {most:.2f} s")
-    assert min(counts) >= max(1, np.median(counts) / 4)  # nobody is left behind
-    assert max([every.max(), *gave_up]) < 40  # the bound is 30
-    assert len(gave_up) <= 64  # whoever was late was so once
+    assert min(counts) >= 3
+    assert min(counts) >= np.median(counts) / 4  # nobody is left behind
+    assert every.max() < 40  # the bound is 30
     with opened(path) as ledger:
         assert ledger.count() == every.size
         ledger.verify()
