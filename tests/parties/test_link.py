@@ -76,27 +76,30 @@ def test_votes_less_masks_are_those_of_the_clear(pair, name):
     assert sent == pytest.approx(received, rel=0.05, abs=5000)
 
 
-@pytest.mark.parametrize("rule", ["argmax", "labels", "confident_labels"])
+@pytest.mark.parametrize("rule", ["argmax", "confident", "labels", "confident_labels"])
 def test_decisions_are_those_of_the_clear(pair, rule):
     generator = np.random.default_rng(6)
     program = DecisionProgram(
         rule=rule, n_outputs=5, batch=60, n_answerers=9,
-        limits=(5,) * 5 if "labels" in rule else (), bar=(6,) * 5 if "confident" in rule else (),
+        limits=(5,) * 5 if "labels" in rule else (), bar=(9,) * 5 if "confident" in rule else (), reach=4,
+        row_reach=None if "labels" in rule else 25,
     )  # fmt: skip
     counts, masks = generator.integers(0, 10, (60, 5)), random_mask((60, 5))
     given = program.guardian_inputs(
         masks,
         answer_noise=generator.integers(-3, 4, counts.shape),
+        range_noise=generator.integers(-5, 6, counts.shape),
         ranks=None if "labels" in rule else np.argsort(generator.random(counts.shape), axis=1),
-        check_noise=generator.integers(-3, 4, counts.shape) if "confident" in rule else None,
-    )
+        check_noise=generator.integers(-3, 4, (60, 1) if rule == "confident" else counts.shape)
+        if "confident" in rule else None,
+    )  # fmt: skip
     with np.errstate(over="ignore"):
         shares = counts - masks
     pair.prepare(program)
-    found = program.decode(pair.run(program, program.asker_inputs(shares), given))
+    codes = program.fresh_codes()
+    found, void = program.decode(pair.run(program, program.asker_inputs(shares, codes), given), codes)
     assert np.array_equal(found, labels_of(program, shares, given))
-    if "confident" in rule:
-        assert 0 < (found == -1).sum() < found.size
+    assert 0 < void.sum() < (found == -1).sum() + ("confident" not in rule) < found.size
 
 
 def test_a_protocol_without_a_dealer_is_the_only_one():

@@ -233,13 +233,48 @@ def _forest(jnp: Any, program: VoteProgram, x: Any, model: tuple[Any, ...]) -> A
     return _product(jnp, at, leaves) + offsets
 
 
-def _decide(jnp: Any, program: DecisionProgram, shares: Any, answer: Any, *checks: Any) -> Any:
+def _decide(
+    jnp: Any, program: DecisionProgram, shares: Any, codes: Any, ranged: Any, answer: Any, *rest: Any
+) -> Any:
+    given = list(rest)
+    row = None if program.row_reach is None else shares.sum(axis=1, keepdims=True) + given.pop(0)
+    told = fair = _fair(jnp, program, shares + ranged, row)
+    if program.is_confident:
+        bar = jnp.array(program.bar, dtype=jnp.int64)
+        passed = shares + given[0] >= bar
+        if program.is_multilabel:
+            passed = jnp.logical_or(passed, given[1] - shares >= bar)
+        else:
+            passed = jnp.logical_not(_all(jnp, jnp.logical_not(passed)))
+        told = jnp.logical_and(fair, passed)
     if program.is_multilabel:
-        given = shares + answer >= jnp.array(program.limits, dtype=jnp.int64)
-    else:
-        given = _lead(jnp, shares * program.tie_scale + answer)
-    if not program.is_confident:
-        return given.astype(jnp.int64)
-    bar = jnp.array(program.bar, dtype=jnp.int64)
-    told = jnp.logical_or(shares + checks[0] >= bar, checks[1] - shares >= bar)
-    return told.astype(jnp.int64) + jnp.logical_and(told, given).astype(jnp.int64)
+        yes = jnp.logical_and(told, shares + answer >= jnp.array(program.limits, dtype=jnp.int64))
+        # What is told is a sum of the first codes: of fair labels one, of those that are told one more.
+        bits = jnp.stack([fair, told, yes] if program.is_confident else [fair, yes], axis=2)
+        return jnp.where(bits, codes.reshape(bits.shape), 0).sum(axis=2)
+    bits = jnp.logical_and(_lead(jnp, shares * program.tie_scale + answer), told)
+    if program.is_confident:
+        bits = jnp.concatenate([bits, fair], axis=1)
+    return jnp.where(bits, codes, 0).sum(axis=1, keepdims=True)
+
+
+def _fair(jnp: Any, program: DecisionProgram, seen: Any, row: Any) -> Any:
+    """Return whether counts lie where votes can have brought them: a bit per label, or per row of classes."""
+    reach = program.reach
+    sides = [seen + reach, jnp.array(program.totals + reach, dtype=jnp.int64) - seen]
+    if program.is_multilabel:
+        within = _joined(jnp, sides, axis=1) >= 0
+        return jnp.logical_and(within[:, : program.n_outputs], within[:, program.n_outputs :])
+    if row is not None:
+        excess = row - program.n_answerers
+        sides += [excess + program.row_reach, program.row_reach - excess]
+    return _all(jnp, _joined(jnp, sides, axis=1) >= 0)
+
+
+def _all(jnp: Any, bits: Any) -> Any:
+    """Return whether all bits of a row are set, in a column: halves are joined until one is left."""
+    while (n := bits.shape[1]) > 1:
+        half = n // 2
+        joined = jnp.logical_and(bits[:, :half], bits[:, half : 2 * half])
+        bits = joined if n % 2 == 0 else jnp.concatenate([joined, bits[:, -1:]], axis=1)
+    return bits

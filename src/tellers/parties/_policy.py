@@ -144,7 +144,10 @@ class PartyContext:
         """Return the public program of the last step, if these parties answer."""
         n_outputs = self.settings.session.n_outputs
         voters = count_voters(parties, self.settings.label_sets, n_outputs)
-        one = decision_of(self.mechanism, n_outputs=n_outputs, n_answering=len(parties), voters=voters)
+        one = decision_of(
+            self.mechanism, n_outputs=n_outputs, n_answering=len(parties), voters=voters,
+            share_sigma=self.settings.hardening.noise_sigma, abstaining=self.settings.session.abstaining,
+        )  # fmt: skip
         return replace(one, batch=n_queries)
 
     def program_hash(self, n_queries: int) -> str:

@@ -31,11 +31,13 @@ def clear_decision(program: DecisionProgram, shares: Integers, guardian: Mapping
     come to is defined by `last_step.decide`; a test holds the two equal.
 
     >>> program = DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=3)
-    >>> given = program.guardian_inputs([[1, 0]], answer_noise=[[0, 0]], ranks=[[0, 1]])
+    >>> nothing = [[0, 0]]
+    >>> given = program.guardian_inputs([[1, 0]], answer_noise=nothing, range_noise=nothing, ranks=[[0, 1]])
     >>> clear_decision(program, np.array([[0, 2]]), given)
     array([1])
     """
-    return program.decode(_outcome(program, {**guardian, "shares": shares}))
+    codes = program.fresh_codes()
+    return program.decode(_outcome(program, {**guardian, "shares": shares, "codes": codes}), codes)[0]
 
 
 def _outcome(program: Program, tables: Mapping[str, Any]) -> Integers:
