@@ -160,7 +160,7 @@ def test_a_share_of_an_outcome_that_was_changed_is_noticed_whatever_the_label(pl
         one = program.rule == "confident"
         given_ = program.guardian_inputs(
             masks, answer_noise=noises[0], range_noise=noises[1],
-            ranks=None if program.is_multilabel else np.argsort(noises[2] + generator.random(noises[2].shape), axis=1),
+            ranks=None if program.is_multilabel else np.argsort(generator.random(masks.shape), axis=1),
             check_noise=noises[2][:, :1] if one else noises[2] if program.is_confident else None,
         )  # fmt: skip
         with np.errstate(over="ignore"):

@@ -18,16 +18,16 @@ and a label that none of them knows is silent.
 mask: either may add any number, modulo 2^64, so t is any vector of the ring, and one ballot still moves it by
 one vote in two places at most. (1) If some t_j is far out, by 2^44 say, so is t_j + r_j, whose noise never is
 as large (a chance below e^-8000): the row is void before and after a ballot moves. (2) Otherwise every t_j
-stands for one whole number below 2^45 in size, no comparison below wraps around, and what comes out is made of
-two independent things: the row's own mechanism on these whole numbers, whose price is for all whole numbers,
-negative ones and those beyond n among them; and the bits t_j + r_j in range, which tell no more than t_j + r_j
-does. So the price is the mechanism's and that of Gaussian noise on as many counts as a ballot moves. The noise
-of ranges is `RANGE_NOISE` times that of the answer: it adds less than a 500th to a price.
+stands for one whole number below 2^45 in size, no comparison below wraps around, and what comes out is made
+of two independent things: the row's own mechanism on these whole numbers, whose price is for all of them,
+negative ones and those beyond n too; and the bits t_j + r_j in range, which tell no more than t_j + r_j does.
+So the price is the mechanism's and that of Gaussian noise on as many counts as a ballot moves. The noise of
+ranges is `RANGE_NOISE` times that of the answer: it adds less than a 500th to a price.
 
 The ranges need noise: whether t_j itself is in 0..n_j is a function without any, and an asker that adds
-n_j - 3 to label j would read off it whether t_j is at most 3. A row's sum may be looked at without: every party
-gives one vote, so that it is n whatever the votes, plus what a liar added. Where parties may abstain it is not,
-and not looked at.
+n_j - 3 to label j would read off it whether t_j is at most 3. A row's sum may be looked at without: every
+party gives one vote, so that it is n whatever the votes, plus what a liar added. Where parties may abstain it
+is not, and not looked at.
 """
 
 import math

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._circuits import build_circuit
 from ._ring import Integers
@@ -36,8 +37,15 @@ def clear_decision(program: DecisionProgram, shares: Integers, guardian: Mapping
     >>> clear_decision(program, np.array([[0, 2]]), given)
     array([1])
     """
+    return clear_outcome(program, shares, guardian)[0]
+
+
+def clear_outcome(
+    program: DecisionProgram, shares: Integers, guardian: Mapping[str, Integers]
+) -> tuple[Integers, NDArray[np.bool_]]:
+    """Return the labels of `clear_decision`, and which of them are void."""
     codes = program.fresh_codes()
-    return program.decode(_outcome(program, {**guardian, "shares": shares, "codes": codes}), codes)[0]
+    return program.decode(_outcome(program, {**guardian, "shares": shares, "codes": codes}), codes)
 
 
 def _outcome(program: Program, tables: Mapping[str, Any]) -> Integers:

@@ -232,7 +232,7 @@ class DecisionProgram:
 
     @property
     def n_codes(self) -> int:
-        """Return how many codes a row has: one per class, or two per label, and more where it may be silent."""
+        """Return how many codes a row has: one per class or two per label, more where it may be silent."""
         if self.is_multilabel:
             return self.n_outputs * (3 if self.is_confident else 2)
         return self.n_outputs + self.is_confident
@@ -270,7 +270,7 @@ class DecisionProgram:
         return fresh_mask((self.batch, self.n_codes))
 
     def asker_inputs(self, shares: ArrayLike, codes: ArrayLike) -> dict[str, Integers]:
-        """Return the asker's private inputs: the sum, modulo 2^64, of what the vote programs gave it, and codes.
+        """Return the asker's private inputs: the sum of what the vote programs gave it, and codes.
 
         >>> program = DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=5)
         >>> program.asker_inputs([[3, -4]], [[11, 12]])
@@ -298,7 +298,8 @@ class DecisionProgram:
         one per query, in a column, for `confident`.
 
         >>> program = DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=5, row_reach=0)
-        >>> program.guardian_inputs([[0, 7]], answer_noise=[[1, -2]], range_noise=[[0, 9]], ranks=[[0, 1]])
+        >>> drawn = {"answer_noise": [[1, -2]], "range_noise": [[0, 9]], "ranks": [[0, 1]]}
+        >>> program.guardian_inputs([[0, 7]], **drawn)
         {'range': array([[ 0, 16]]), 'answer': array([[ 2, 11]]), 'row': array([[7]])}
         """
         shape = self.tally_shape
