@@ -91,7 +91,11 @@ def secrets_of(network, rows, batch, qids):
         "noise": set().union(*(views.written_small(one) for one in drawn)),
         "sum of masks": views.written(np.stack([one["masks"] for one in kept])),
         "sums of masks and noise": set().union(
-            *(views.written(one[name]) for one in put_in(network, "guard", "ann") for name in ("answer", "range"))
+            *(
+                views.written(one[name])
+                for one in put_in(network, "guard", "ann")
+                for name in ("answer", "range")
+            )
         ),
     }
     if "ranks" in kept[0]:
