@@ -1,4 +1,4 @@
-"""Parties that put in what they like, against running roles with the engine: noticed, and nothing is learned."""
+"""Parties that put in what they like, on running roles with the engine: noticed, and nothing is learned."""
 
 import numpy as np
 import pytest
