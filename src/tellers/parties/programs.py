@@ -24,15 +24,15 @@ Task = Literal["single", "multi"]
 Rule = Literal["argmax", "labels", "confident_labels"]
 
 FORMAT: Final = 2  # A change of what a description means takes a new number.
-ASKER: Final = 0  # The rank that asks, and the only one that sees an outcome.
-HELPER: Final = 1  # The rank of the answerer, or of the guardian.
+ASKER: Final = 0  # The side that asks, and the only one that sees an outcome.
+HELPER: Final = 1  # The side of the answerer, or of the guardian.
 
 _LARGEST = {"batch": 4096, "n_features": 65536, "n_outputs": 1024, "n_trees": 64, "depth": 10}
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One private input of a program: its name, its shape and the rank that supplies it."""
+    """One private input of a program: its name, its shape and the side that supplies it."""
 
     name: str
     shape: tuple[int, ...]
@@ -110,7 +110,7 @@ class VoteProgram:
 
     @property
     def has_least(self) -> bool:
-        """Return whether scores are held against a limit; the leaves of one tree hold the vote already."""
+        """Return whether scores are held against a limit; one tree's leaves say which class, or none."""
         return self.abstaining and not (self.model == "forest" and self.n_trees == 1)
 
     @property
