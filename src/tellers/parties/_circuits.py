@@ -25,9 +25,7 @@ DEGREE: Final = 8192  # Coefficients per polynomial, for a ring of 64 bits.
 _PRODUCT: Final = re.compile(
     r"(\d+)@(\d+)x(\d+)x(\d+) => (\d+)x(\d+)x(\d+) Recv [\d.]+ MiB, Response ([\d.]+) MiB .*\((\w+)\)"
 )
-_SHALLOW: Final = (
-    32  # Products of fewer numbers per row are filled up with zeros, so that answers can be packed.
-)
+_SHALLOW: Final = 32  # Rows of fewer numbers are filled up with zeros, so that answers can be packed.
 _FULL_ANSWER: Final = 0.2435  # MiB of one packed ciphertext, the largest that was seen, rounded up.
 
 
@@ -170,10 +168,8 @@ def _product(jnp: Any, x: Any, w: Any) -> Any:
         x = jnp.concatenate([x, zeros], axis=1)
         w = _joined(jnp, [w] * _ceil(_SHALLOW, inner), axis=0)[:_SHALLOW]
     down, across = single_answer_blocks(x.shape[0], x.shape[1], w.shape[1])
-    strips = [
-        _joined(jnp, [_block(jnp, x[rows], w[:, columns]) for columns in across], axis=1) for rows in down
-    ]
-    return _joined(jnp, strips, axis=0)
+    strips = [[_block(jnp, x[rows], w[:, columns]) for columns in across] for rows in down]
+    return _joined(jnp, [_joined(jnp, strip, axis=1) for strip in strips], axis=0)
 
 
 def _block(jnp: Any, x: Any, w: Any) -> Any:

@@ -61,13 +61,22 @@ SETTINGS: Final[Mapping[str, Any]] = {
 }
 
 
+def rank_of(side: int, *, votes: bool) -> int:
+    """Return a side's rank in the engine: for votes an answerer is rank 0, towards a guardian the asker is.
+
+    >>> rank_of(ASKER, votes=True), rank_of(HELPER, votes=True), rank_of(ASKER, votes=False)
+    (1, 0, 0)
+    """
+    return side ^ votes
+
+
 class Engine:
     """One end of a link: one side asks and sees outcomes, the other answers or guards and sees none.
 
     The engine's rank 0 sends where bits become numbers and at the leaves of comparisons, and what it sends
-    may be false: it can count a bit many times. So an answerer is rank 0 (`votes`). Towards a guardian, all
-    of whose numbers have noise, the asker is. `read_log` returns what the engine logged since it was last
-    called; it is read to see that every product was answered by one ciphertext, and by the asker.
+    may be false: it can count a bit many times. `rank_of` says who that is. `read_log` returns what the
+    engine logged since it was last called; it is read to see that every product was answered by one
+    ciphertext, and by the asker.
     """
 
     def __init__(
@@ -87,8 +96,7 @@ class Engine:
 
         jax.config.update("jax_enable_x64", True)
         self._side, self._votes, self._read_log = side, votes, read_log
-        self._ranks = {ASKER: 1, HELPER: 0} if votes else {ASKER: 0, HELPER: 1}
-        self._rank = self._ranks[side]
+        self._rank = rank_of(side, votes=votes)
         self._spu, self._lib = spu, libspu
         self._config = self._configure()
         self._link = libspu.link.create_brpc(
@@ -185,7 +193,9 @@ class Engine:
         for slot in program.slots:
             # The side that does not own an input knows its shape only, and says so with zeros.
             table = inputs.get(slot.name, np.zeros(slot.shape, dtype=np.int64))
-            shares = self._io.make_shares(np.ascontiguousarray(table), secret, self._ranks[slot.owner])
+            shares = self._io.make_shares(
+                np.ascontiguousarray(table), secret, rank_of(slot.owner, votes=self._votes)
+            )
             self._runtime.set_var(slot.name, shares[self._rank])
         self._runtime.run(compiled)
         return self._open(program)
@@ -197,9 +207,9 @@ class Engine:
         if self._side == HELPER:
             parts = [bytes(own.meta), *(bytes(chunk) for chunk in own.share_chunks)]
             told = json.dumps([part.hex() for part in parts])  # The binding sends text.
-            self._link.send(self._ranks[ASKER], told)
+            self._link.send(1 - self._rank, told)
             return None
-        received = json.loads(self._link.recv(self._ranks[HELPER]))
+        received = json.loads(self._link.recv(1 - self._rank))
         other = self._lib.Share()
         other.meta, other.share_chunks = bytes.fromhex(received[0]), [bytes.fromhex(c) for c in received[1:]]
         outcome = np.asarray(self._io.reconstruct([other, own] if self._rank else [own, other]))
