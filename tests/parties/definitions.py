@@ -51,11 +51,6 @@ def labels_of(program: DecisionProgram, shares: Integers, guardian: Mapping[str,
         told = (seen >= -program.reach) & (seen <= program.totals + program.reach) & (program.totals > 0)
         if not program.is_multilabel:
             told = told.all(axis=1)
-        if "row" in guardian:
-            told &= (
-                np.abs((shares.sum(axis=1) + guardian["row"][:, 0]) - program.n_answerers)
-                <= program.row_reach
-            )
         if program.is_multilabel:
             labels = (counts >= np.array(program.limits)).astype(np.int64)
         else:

@@ -32,18 +32,18 @@ def gaussian(sigma, values):
 class SmallRing:
     """The decision circuit of a few parties on a ring of 2^bits."""
 
-    def __init__(self, rule, n_outputs, bits, *, row_reach=None, reach=REACH):
+    def __init__(self, rule, n_outputs, bits, *, reach=REACH):
         self.k, self.bits, self.shift = n_outputs, bits, 64 - bits
         self.size, self.rule = 2**bits, rule
         many, confident = "labels" in rule, "confident" in rule
         real = DecisionProgram(
-            rule=rule, n_outputs=n_outputs, batch=1, n_answerers=N, row_reach=row_reach,
+            rule=rule, n_outputs=n_outputs, batch=1, n_answerers=N,
             limits=(2,) * n_outputs if many else (), bar=(2,) * n_outputs if confident else (), reach=reach,
         )  # fmt: skip
         self.program = SimpleNamespace(
             rule=rule, n_outputs=n_outputs, is_multilabel=many, is_confident=confident,
             tie_scale=real.tie_scale, totals=self.up(real.totals), n_answerers=int(self.up(N)),
-            reach=int(self.up(reach)), row_reach=None if row_reach is None else int(self.up(row_reach)),
+            reach=int(self.up(reach)),
             limits=[int(self.up(x)) for x in real.limits], bar=[int(self.up(x)) for x in real.bar],
         )  # fmt: skip
         self.codes = np.array([1 + j for j in range(n_outputs)] + [SILENCE] * confident)
@@ -54,11 +54,10 @@ class SmallRing:
                 -(2**63) if self.shift == 63 else 2**self.shift
             )
 
-    def run(self, tally, *, answer, ranged, row, check, ranks):
+    def run(self, tally, *, answer, ranged, check, ranks):
         """Return what the circuit opens for an asker that hands in the tally itself."""
         inputs = [self.up(tally), np.tile(self.codes, (len(tally), 1)), self.up(ranged)]
         inputs.append(self.up(answer * self.program.tie_scale + ranks))
-        inputs += [] if self.program.row_reach is None else [self.up(row)]
         inputs += [self.up(check)] if self.program.is_confident else []
         with np.errstate(over="ignore"):
             return _circuits._decide(np, self.program, *inputs)[:, 0]
@@ -66,7 +65,7 @@ class SmallRing:
     def neutral(self, tally):
         """Return noises by which nothing is void and every check passes, whatever the tally is."""
         return {
-            "answer": np.zeros_like(tally), "ranged": -tally, "row": N - tally.sum(axis=1, keepdims=True),
+            "answer": np.zeros_like(tally), "ranged": -tally,
             "check": 2 - tally[:, :1], "ranks": np.tile(np.arange(self.k), (len(tally), 1)),
         }  # fmt: skip
 
@@ -82,7 +81,7 @@ class SmallRing:
         """
         tallies = self.tallies()
         ring = np.arange(self.size) - self.size // 2
-        # Void: the ranges of classes are independent, the row's sum is as it is.
+        # Void: the ranges of classes are independent, so that their chances are multiplied.
         weights = sum(gaussian(RANGE, ring + turn * self.size) for turn in (-2, -1, 0, 1, 2))
         fair, stays = np.ones(len(tallies)), np.zeros(len(tallies))
         for j in range(self.k):
@@ -97,10 +96,6 @@ class SmallRing:
             fair = fair * (at @ weights)[tallies[:, j]]
             stays = stays + np.log1p(-np.minimum((~at @ weights)[tallies[:, j]], 1 - 1e-16))
         void = np.abs(np.expm1(stays))
-        given = self.neutral(tallies)
-        given["row"] = np.zeros_like(given["row"])
-        uneven = self.run(tallies, **given) == 0
-        fair, void = np.where(uneven, 0, fair), np.where(uneven, 1, void)
         told, silent = np.ones(len(tallies)), np.zeros(len(tallies))
         if self.program.is_confident:
             told, checks = np.zeros(len(tallies)), np.arange(-14, 15)
@@ -152,14 +147,12 @@ def price(rule):
     return answer + (check if "confident" in rule else 0) + orders * 2 / (2 * RANGE**2)
 
 
-@pytest.mark.parametrize("row_reach", [None, 0], ids=["may abstain", "one vote each"])
 @pytest.mark.parametrize("rule", ["argmax", "confident"])
-def test_no_tally_of_a_small_ring_costs_more_than_the_price(rule, row_reach):
-    ring = SmallRing(rule, 2, 7, row_reach=row_reach)
+def test_no_tally_of_a_small_ring_costs_more_than_the_price(rule):
+    ring = SmallRing(rule, 2, 7)
     laws = ring.laws()
     assert np.allclose(laws.sum(axis=1), 1)
-    moves = MOVES[2] + (ALONE[2] if row_reach is None else [])
-    found = ring.dearest(laws, moves)
+    found = ring.dearest(laws, MOVES[2] + ALONE[2])
     assert (found <= price(rule) * (1 + 1e-9)).all()
     assert (found > 0.3 * price(rule)).all()  # and something is told at all
     # An honest tally is never void, but for what eight standard deviations leave.
@@ -179,19 +172,19 @@ def test_noises_act_apart():
     """Void by the ranges, silent by the check, the class by the answer: as `laws` takes it."""
     rng = np.random.default_rng(5)
     for rule in ("argmax", "confident"):
-        ring = SmallRing(rule, 2, 7, row_reach=0)
+        ring = SmallRing(rule, 2, 7)
         n = 20_000
         tally = rng.integers(0, ring.size, (n, 2))
         tally[::2] = rng.integers(-2, 6, (n // 2, 2))
         tally[::2, 1] = N - tally[::2, 0]
         given = {
             "answer": rng.integers(-3, 4, (n, 2)), "ranged": rng.integers(-20, 21, (n, 2)),
-            "row": np.zeros((n, 1), dtype=np.int64), "check": rng.integers(-3, 4, (n, 1)),
+            "check": rng.integers(-3, 4, (n, 1)),
             "ranks": np.argsort(rng.random((n, 2)), axis=1),
         }  # fmt: skip
         neutral = ring.neutral(tally)
         both = ring.run(tally, **given)
-        fair = ring.run(tally, **{**neutral, "ranged": given["ranged"], "row": given["row"]}) != 0
+        fair = ring.run(tally, **{**neutral, "ranged": given["ranged"]}) != 0
         told = ring.run(tally, **{**neutral, "check": given["check"]}) != SILENCE
         lead = ring.run(tally, **{**neutral, "answer": given["answer"], "ranks": given["ranks"]})
         silent = SILENCE if rule == "confident" else 0
@@ -203,7 +196,7 @@ def test_noises_act_apart():
 
 
 def unfair(shape):
-    return lambda jnp, program, seen, row: np.ones((len(seen), 1), dtype=bool)
+    return lambda jnp, program, seen: np.ones((len(seen), 1), dtype=bool)
 
 
 def test_without_ranges_an_offset_makes_a_check_tell_single_votes(monkeypatch):

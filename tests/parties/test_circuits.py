@@ -110,10 +110,8 @@ def require_decisions(rule, seed, n_outputs, **how):
     generator = np.random.default_rng(seed)
     limits = tuple(generator.integers(0, 7, n_outputs).tolist()) if "labels" in rule else ()
     bar = tuple(generator.integers(0, 7, n_outputs).tolist()) if "confident" in rule else ()
-    row_reach = None if "labels" in rule or seed % 2 else int(generator.integers(0, 3 * n_outputs))
     program = DecisionProgram(
         rule=rule, n_outputs=n_outputs, batch=8, n_answerers=7, limits=limits, bar=bar, reach=2,
-        row_reach=row_reach,
     )  # fmt: skip
     counts = generator.integers(0, 8, (8, n_outputs))
     masks = generator.integers(-(2**63), 2**63 - 1, counts.shape)

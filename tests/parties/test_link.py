@@ -82,7 +82,6 @@ def test_decisions_are_those_of_the_clear(pair, rule):
     program = DecisionProgram(
         rule=rule, n_outputs=5, batch=60, n_answerers=9,
         limits=(5,) * 5 if "labels" in rule else (), bar=(9,) * 5 if "confident" in rule else (), reach=4,
-        row_reach=None if "labels" in rule else 25,
     )  # fmt: skip
     counts, masks = generator.integers(0, 10, (60, 5)), random_mask((60, 5))
     given = program.guardian_inputs(
@@ -235,3 +234,16 @@ def test_estimators_vote_as_they_predict(pair, name):
     print(f"{name}: {different.sum()} of 400 differ from predict, {near.sum()} near ties")
     assert not (different & ~near).any()
     assert near.mean() < 0.2
+
+
+@pytest.mark.parametrize("name", ["labels", "wide"])
+def test_an_answerer_sends_the_transfers_of_a_vote(pair, name):
+    # Who receives many transfers says more than who sends them.
+    program, generator = PROGRAMS[name], np.random.default_rng(5)
+    model = random_model(program, generator)
+    x = generator.integers(-100, 100, (program.batch, program.n_features))
+    mask = np.zeros(program.output_shape, dtype=np.int64)
+    pair.prepare(program)
+    pair.run(program, {"x": x}, model | {"mask": mask})
+    sent, received = pair.asker.traffic
+    assert sent > 1.5 * received

@@ -23,7 +23,6 @@ ANY = [
     VoteProgram(model="forest", task="single", n_features=3, n_outputs=2, batch=2, n_trees=2, depth=3),
     DecisionProgram(rule="argmax", n_outputs=3, batch=2, n_answerers=5),
     DecisionProgram(rule="argmax", n_outputs=3, batch=2, n_answerers=5, reach=9),
-    DecisionProgram(rule="argmax", n_outputs=3, batch=2, n_answerers=5, reach=9, row_reach=0),
     DecisionProgram(rule="confident", n_outputs=3, batch=2, n_answerers=5, bar=(3, 3, 3)),
     DecisionProgram(rule="labels", n_outputs=2, batch=2, n_answerers=5, limits=(3, 2)),
     DecisionProgram(rule="confident_labels", n_outputs=2, batch=2, n_answerers=5, limits=(3, 2), bar=(4, 4)),
@@ -84,8 +83,6 @@ def test_limits_and_bars_belong_to_their_rules():
         DecisionProgram(rule="labels", n_outputs=2, batch=1, n_answerers=5)
     with pytest.raises(ValueError, match="bar"):
         DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=5, bar=(1, 1))
-    with pytest.raises(ValueError, match="row_reach"):
-        DecisionProgram(rule="labels", n_outputs=2, batch=1, n_answerers=5, limits=(1, 1), row_reach=0)
     with pytest.raises(ValueError, match=r"below 2\^40"):
         DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=5, reach=2**40)
 

@@ -480,7 +480,7 @@ class Guardian:
         voters = count_voters(parties, self.policy.labels, self.policy.session.n_outputs)
         step = draw(
             self.mechanism, masks, n_answering=len(parties), noise=self.noise, voters=voters,
-            share_sigma=self.policy.hardening.noise_sigma, abstaining=self.policy.session.abstaining,
+            share_sigma=self.policy.hardening.noise_sigma,
         )  # fmt: skip
         agreed = Agreed(qid=query.qid, parties=parties)
         return [*tasks, Send(query.asker, agreed), Finish(query.qid, query.asker, step)]

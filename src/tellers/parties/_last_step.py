@@ -9,10 +9,9 @@ of the answer, c that of the check and r that of the ranges, what comes out is
     labels            for each label, whether t_j + z_j >= limit_j
     confident_labels  the same where t_j + c_j >= bar or n_j - t_j + c_j >= bar, else silence
 
-and nothing, neither a class nor silence, where a t_j + r_j is not from -reach to n_j + reach, or where the
-sum of a row is not within row_reach of n. Ranks break ties uniformly, which is what GNMax is priced for.
-Limits and bars are public, and so is n_j, how many of those who answer know label j: limits are of these n_j,
-and a label that none of them knows is silent.
+and nothing, neither a class nor silence, where a t_j + r_j is not from -reach to n_j + reach. Ranks break ties
+uniformly, which is what GNMax is priced for. Limits and bars are public, and so is n_j, how many of those who
+answer know label j: limits are of these n_j, and a label that none of them knows is silent.
 
 **Whatever is handed in, the price holds.** Nobody can hold an asker to its sum, nor an answering party to its
 mask: either may add any number, modulo 2^64, so t is any vector of the ring, and one ballot still moves it by
@@ -25,9 +24,9 @@ So the price is the mechanism's and that of Gaussian noise on as many counts as 
 ranges is `RANGE_NOISE` times that of the answer: it adds less than a 500th to a price.
 
 The ranges need noise: whether t_j itself is in 0..n_j is a function without any, and an asker that adds
-n_j - 3 to label j would read off it whether t_j is at most 3. A row's sum may be looked at without: every
-party gives one vote, so that it is n whatever the votes, plus what a liar added. Where parties may abstain it
-is not, and not looked at.
+n_j - 3 to label j would read off it whether t_j is at most 3. Nor is the sum of a row compared with n, though
+it is n whatever the votes: an asker that turns one bit of a vote round inside the engine moves it up or down as
+that bit is.
 """
 
 import math
@@ -109,12 +108,11 @@ def decision_of(
     n_answering: int,
     voters: tuple[int, ...] = (),
     share_sigma: float | None = None,
-    abstaining: bool = False,
 ) -> DecisionProgram:
     """Return the public program of the last step of one query, if so many parties answer.
 
     `voters` says how many of them know each label, where not all know all; `share_sigma` is the noise that
-    each of them adds; where they may be `abstaining` the sum of a row is not fixed.
+    each of them adds.
     """
     require_confidential(mechanism)
     require_outputs(mechanism, (1, n_outputs))
@@ -131,11 +129,9 @@ def decision_of(
         return named(rule="confident_labels", limits=limits, bar=bar, voters=voters)
     if voters:
         raise ValueError("Expected voters of labels for a mechanism of many labels, got another mechanism.")
-    row_reach = None if abstaining else math.ceil(_SURE * math.sqrt(n_outputs * shared))
     if not mechanism.has_bar:
-        return named(rule="argmax", row_reach=row_reach)
-    bar = (whole_thresholds(mechanism.threshold).item(),) * n_outputs
-    return named(rule="confident", bar=bar, row_reach=row_reach)
+        return named(rule="argmax")
+    return named(rule="confident", bar=(whole_thresholds(mechanism.threshold).item(),) * n_outputs)
 
 
 def draw(mechanism: Any, masks: Integers, *, n_answering: int, noise: Noise, **agreed: Any) -> LastStep:
@@ -178,9 +174,6 @@ def decide(step: LastStep, asker_sum: Integers) -> Integers:
     fair = (-rule.reach <= ranged) & (ranged <= rule.totals + rule.reach)
     if step.ranks is not None:
         fair = fair.all(axis=1)
-        if rule.row_reach is not None:
-            excess = ring_sum(tally.T) - rule.n_answerers
-            fair &= (-rule.row_reach <= excess) & (excess <= rule.row_reach)
         labels = np.lexsort(np.stack([step.ranks, noisy]), axis=1)[:, -1]
         if step.check_noise is not None:
             fair &= tally.max(axis=1) + step.check_noise[:, 0] >= rule.bar[0]

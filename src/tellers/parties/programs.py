@@ -24,8 +24,8 @@ Task = Literal["single", "multi"]
 Rule = Literal["argmax", "confident", "labels", "confident_labels"]
 
 FORMAT: Final = 3  # A change of what a description means takes a new number.
-ASKER: Final = 0  # The rank that asks, and the only one that sees an outcome.
-HELPER: Final = 1  # The rank of the answerer, or of the guardian.
+ASKER: Final = 0  # The side that asks, and the only one that sees an outcome.
+HELPER: Final = 1  # The side of the answerer, or of the guardian.
 
 _FARTHEST: Final = 2**40  # So far from 0 a number of a decision may be: sums of it never wrap around.
 _LARGEST = {"batch": 4096, "n_features": 65536, "n_outputs": 1024, "n_trees": 64, "depth": 10}
@@ -33,7 +33,7 @@ _LARGEST = {"batch": 4096, "n_features": 65536, "n_outputs": 1024, "n_trees": 64
 
 @dataclass(frozen=True)
 class Slot:
-    """One private input of a program: its name, its shape and the rank that supplies it."""
+    """One private input of a program: its name, its shape and the side that supplies it."""
 
     name: str
     shape: tuple[int, ...]
@@ -111,7 +111,7 @@ class VoteProgram:
 
     @property
     def has_least(self) -> bool:
-        """Return whether scores are held against a limit; the leaves of one tree hold the vote already."""
+        """Return whether scores are held against a limit; one tree's leaves say which class, or none."""
         return self.abstaining and not (self.model == "forest" and self.n_trees == 1)
 
     @property
@@ -168,8 +168,8 @@ class DecisionProgram:
     many of those who answered know each; a label that none of them knows is silent.
 
     Neither side can be held to its sum. So what is decided is void unless each count, with noise of its own,
-    lies within `reach` of what so many parties can have voted, and a row's sum within `row_reach` of their
-    number; rows without a fixed sum have no `row_reach`. What is opened are codes that the asker put in.
+    lies within `reach` of what so many parties can have voted. What is opened are codes that the asker put
+    in.
 
     >>> program = DecisionProgram(rule="labels", n_outputs=3, batch=1, n_answerers=5, limits=(3, 3, 3))
     >>> [(slot.name, slot.owner) for slot in program.slots]
@@ -184,7 +184,6 @@ class DecisionProgram:
     bar: tuple[int, ...] = ()
     voters: tuple[int, ...] = ()
     reach: int = 0
-    row_reach: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("limits", "bar", "voters"):
@@ -198,10 +197,8 @@ class DecisionProgram:
                     f"Expected {self.n_outputs if wanted else 0} numbers in {name} for rule {self.rule!r}, "
                     f"got {len(given)}."
                 )
-        if self.is_multilabel and self.row_reach is not None:
-            raise ValueError("Expected row_reach for one class per row only: labels have no fixed sum.")
-        require_count(0, reach=self.reach, row_reach=self.row_reach or 0)
-        whole = (*self.limits, *self.bar, self.reach, self.row_reach or 0, self.n_answerers)
+        require_count(0, reach=self.reach)
+        whole = (*self.limits, *self.bar, self.reach, self.n_answerers)
         if any(abs(limit) >= _FARTHEST for limit in whole):
             raise ValueError("Expected whole numbers below 2^40 in a decision, got a larger one.")
         voters = self.voters
@@ -241,7 +238,6 @@ class DecisionProgram:
     def slots(self) -> tuple[Slot, ...]:
         """Return all private inputs, in the order in which the circuit takes them."""
         shapes = {"range": self.tally_shape, "answer": self.tally_shape}
-        shapes |= {} if self.row_reach is None else {"row": (self.batch, 1)}
         shapes |= {"check": self.tally_shape} if self.is_confident else {}
         shapes |= {"check_against": self.tally_shape} if self.rule == "confident_labels" else {}
         return (
@@ -297,25 +293,24 @@ class DecisionProgram:
         of highest rank leads. `check_noise` has one number per query and label for `confident_labels`, and
         one per query, in a column, for `confident`.
 
-        >>> program = DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=5, row_reach=0)
+        >>> program = DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=5)
         >>> drawn = {"answer_noise": [[1, -2]], "range_noise": [[0, 9]], "ranks": [[0, 1]]}
         >>> program.guardian_inputs([[0, 7]], **drawn)
-        {'range': array([[ 0, 16]]), 'answer': array([[ 2, 11]]), 'row': array([[7]])}
+        {'range': array([[ 0, 16]]), 'answer': array([[ 2, 11]])}
         """
         shape = self.tally_shape
         held, noise = whole_table(masks, shape), whole_table(answer_noise, shape)
         with np.errstate(over="ignore"):
             ranges = {"range": held + whole_table(range_noise, shape)}
-            rows = {} if self.row_reach is None else {"row": held.sum(axis=1, keepdims=True)}
             answer, checks = held + noise, self._checks(held, check_noise)
             if self.is_multilabel:
-                return {**ranges, "answer": answer, **rows, **checks}
+                return {**ranges, "answer": answer, **checks}
             if ranks is None:
                 raise ValueError("Expected ranks that break ties for an arg max, got none.")
             order = whole_table(ranks, shape)
             if not np.array_equal(np.sort(order, axis=1), np.tile(np.arange(shape[1]), (shape[0], 1))):
                 raise ValueError("Expected each row of ranks to be a permutation of 0 .. n_outputs - 1.")
-            return {**ranges, "answer": answer * self.tie_scale + order, **rows, **checks}
+            return {**ranges, "answer": answer * self.tie_scale + order, **checks}
 
     def _checks(self, held: Integers, noise: ArrayLike | None) -> dict[str, Integers]:
         if not self.is_confident:

@@ -36,14 +36,13 @@ def check_any_shares(mechanism: Any) -> None:
     """
     is_for_labels = answers_of(mechanism) == "labels"
     n_outputs = mechanism.n_labels if is_for_labels else 3
-    fixed = decision_of(mechanism, n_outputs=n_outputs, n_answering=_N)
-    for rule in {fixed, replace(fixed, row_reach=None)}:
-        for added in _offsets(rule):
-            for hidden_by in ("answer", "range", *(["check"] if rule.is_confident else [])):
-                lines = np.array([_told(rule, hidden_by, added, k) for k in range(_N + 1)])
-                most = 2 if hidden_by == "answer" and not is_for_labels else 1
-                where = f"along the noise of the {hidden_by}, where {added.tolist()} is added to a sum"
-                _require_one_cut(lines, where, most=most)
+    rule = decision_of(mechanism, n_outputs=n_outputs, n_answering=_N)
+    for added in _offsets(rule):
+        for hidden_by in ("answer", "range", *(["check"] if rule.is_confident else [])):
+            lines = np.array([_told(rule, hidden_by, added, k) for k in range(_N + 1)])
+            most = 2 if hidden_by == "answer" and not is_for_labels else 1
+            where = f"along the noise of the {hidden_by}, where {added.tolist()} is added to a sum"
+            _require_one_cut(lines, where, most=most)
 
 
 def _offsets(rule: DecisionProgram) -> Iterator[Integers]:
