@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from ..errors import require_count, require_positive
 from . import _noise_table
-from ._noise_table import Table
+from ._noise_table import Bits, Spread, Table
 from ._scipy import ndtri
 
 Integers = NDArray[np.int64]
@@ -209,22 +209,25 @@ def _as_fraction(name: str, value: Any) -> Fraction:
     return exact
 
 
-def _secure_law(name: str, value: Any, is_gaussian: bool) -> _Sampler | Table:
-    """Return what draws a law for a secure source: a table if it is small, else coins."""
+_Law = _Sampler | Table | Spread | Bits
+
+
+def _secure_law(name: str, value: Any, is_gaussian: bool) -> _Law:
+    """Return what draws a law for a secure source: its table if that is small."""
     parameter = _as_fraction(name, value)
     if parameter <= _noise_table.LARGEST["gaussian" if is_gaussian else "laplace"]:
         return _noise_table.table(parameter, is_gaussian)
-    return _sampler(parameter, is_gaussian)
+    return _noise_table.by_coins(parameter, is_gaussian)
 
 
 @lru_cache(maxsize=32, typed=True)  # So that True is refused after 1 was not.
-def _secure_law_of_number(name: str, value: float, is_gaussian: bool) -> _Sampler | Table:
+def _secure_law_of_number(name: str, value: float, is_gaussian: bool) -> _Law:
     # To make a Fraction, or to hash one, takes longer than a draw.
     return _secure_law(name, value, is_gaussian)
 
 
 @lru_cache(maxsize=32)
-def _secure_law_of_ratio(name: str, numerator: int, denominator: int, is_gaussian: bool) -> _Sampler | Table:
+def _secure_law_of_ratio(name: str, numerator: int, denominator: int, is_gaussian: bool) -> _Law:
     return _secure_law(name, Fraction(numerator, denominator), is_gaussian)
 
 
@@ -267,7 +270,7 @@ class Noise:
     def __repr__(self) -> str:
         return f"Noise({self.name})"
 
-    def _drawer(self, name: str, value: Any, is_gaussian: bool) -> _Sampler | Table:
+    def _drawer(self, name: str, value: Any, is_gaussian: bool) -> _Law:
         if self._read is not os.urandom:
             return _sampler(_as_fraction(name, value), is_gaussian)
         if type(value) is float or type(value) is int:
