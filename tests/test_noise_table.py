@@ -307,6 +307,7 @@ def test_every_coin_parts_the_words_as_its_odds_demand(drawer):
 def test_a_proposal_is_refused_by_the_digits_of_its_exponent(sigma):
     spread = Spread(Fraction(sigma))
     lower = [*spread.low.lower.tolist(), *spread.high.lower.tolist()]
+    widths = [*spread.low.width, *spread.high.width]
     # Heads by the word 0, if their odds are above 2^-64 at all, else tails.
     heads, random = [0 if each else 2**63 for each in lower], np.random.default_rng(3)
     never = sum(1 << i for i, each in enumerate(lower) if not each)
@@ -320,9 +321,27 @@ def test_a_proposal_is_refused_by_the_digits_of_its_exponent(sigma):
             for sign, word in ((1, digits), (-1, 2**WORD - 1 - digits)):
                 for tail in range(len(lower)):
                     coins = [*heads[:tail], 2**WORD - 1, *heads[tail + 1 :]]
-                    kept = spread.propose(1, planted(word, y, *coins, *[2**WORD - 1] * 3))
+                    if (
+                        lower[tail] + int(widths[tail]) >= 2**WORD - 1
+                    ):  # Undecided: the next word is read first.
+                        coins.insert(len(spread.low.odds), 2**WORD - 1)
+                    kept = spread.propose(1, planted(word, y, *coins))
                     refused = exponent & (1 << tail | never) or (z == 0 and sign < 0)
                     assert kept.tolist() == ([] if refused else [sign * z])
+
+
+def test_a_proposal_whose_size_is_undecided_is_settled_exactly():
+    spread = Spread(Fraction(100))
+    n_coins = len(spread.low.odds) + len(spread.high.odds)
+    place, y = spread.reach - 3, 5
+    word = int(spread.ends[1, place])  # The lower end itself: settled by what follows, here all ones.
+    for size, after in ((3, 0), (2, 2**WORD - 1)):
+        z = (size << spread.k) + y
+        odds = exp_between(Fraction(y * (y + (size << spread.k + 1)), 2 * 100**2), WORD)[0]
+        for coin, kept in ((odds - 1, [z]), (odds + 9, [])):
+            # The coins of the proposal all show tails, and are not asked: its one coin is.
+            drawn = spread.propose(1, planted(word, after, y, *[2**WORD - 1] * n_coins, coin))
+            assert drawn.tolist() == kept
 
 
 @pytest.mark.parametrize(("law", "parameter"), WIDE)
