@@ -9,9 +9,9 @@ of the answer, c that of the check and r that of the ranges, what comes out is
     labels            for each label, whether t_j + z_j >= limit_j
     confident_labels  the same where t_j + c_j >= bar or n_j - t_j + c_j >= bar, else silence
 
-and nothing, neither a class nor silence, where a t_j + r_j is not from -reach to n_j + reach. Ranks break ties
-uniformly, which is what GNMax is priced for. Limits and bars are public, and so is n_j, how many of those who
-answer know label j: limits are of these n_j, and a label that none of them knows is silent.
+and nothing, neither a class nor silence, where a t_j + r_j is not from -reach to n_j + reach. Ranks break
+ties uniformly, which is what GNMax is priced for. Limits and bars are public, and so is n_j, how many of
+those who answer know label j: limits are of these n_j, and a label that none of them knows is silent.
 
 **Whatever is handed in, the price holds.** Nobody can hold an asker to its sum, nor an answering party to its
 mask: either may add any number, modulo 2^64, so t is any vector of the ring, and one ballot still moves it by
@@ -25,8 +25,8 @@ ranges is `RANGE_NOISE` times that of the answer: it adds less than a 500th to a
 
 The ranges need noise: whether t_j itself is in 0..n_j is a function without any, and an asker that adds
 n_j - 3 to label j would read off it whether t_j is at most 3. Nor is the sum of a row compared with n, though
-it is n whatever the votes: an asker that turns one bit of a vote round inside the engine moves it up or down as
-that bit is.
+it is n whatever the votes: an asker that turns one bit of a vote round inside the engine moves it up or down
+as that bit is.
 """
 
 import math
