@@ -20,6 +20,7 @@ from tellers.parties._engine import SETTINGS
 from tellers.parties._link import EngineLink
 from tellers.parties.programs import VoteProgram
 
+from .conftest import QID
 from .definitions import labels_of, votes_of
 from .near_ties import near_ties
 
@@ -133,7 +134,7 @@ def test_two_programs_do_not_start_and_one_takes_its_own_inputs_alone(fresh_pair
     fresh_pair.open()
     fresh_pair.prepare(one)
     with pytest.raises(LinkFailed, match="public shapes"):
-        fresh_pair.asker.run(one, {"x": np.zeros((40, 21), dtype=np.int64)})
+        fresh_pair.asker.run(one, {"x": np.zeros((40, 21), dtype=np.int64)}, query=QID)
 
 
 def test_a_dead_or_a_silent_peer_ends_the_worker_and_not_its_party(fresh_pair):
@@ -143,7 +144,7 @@ def test_a_dead_or_a_silent_peer_ends_the_worker_and_not_its_party(fresh_pair):
     start = time.monotonic()
     os.kill(fresh_pair.answerer._process.pid, signal.SIGKILL)
     with pytest.raises(LinkFailed, match=r"peer closed|gave up"):
-        fresh_pair.asker.run(program, {"x": np.zeros((40, 20), dtype=np.int64)})
+        fresh_pair.asker.run(program, {"x": np.zeros((40, 20), dtype=np.int64)}, query=QID)
     assert time.monotonic() - start < 25
     assert not fresh_pair.asker.is_open
     fresh_pair.open()
@@ -158,7 +159,7 @@ def test_a_dead_or_a_silent_peer_ends_the_worker_and_not_its_party(fresh_pair):
     os.kill(fresh_pair.answerer._process.pid, signal.SIGSTOP)
     start = time.monotonic()
     with pytest.raises(LinkFailed, match="within 3 s"):
-        fresh_pair.asker.run(program, {"x": np.zeros((40, 20), dtype=np.int64)}, timeout=3)
+        fresh_pair.asker.run(program, {"x": np.zeros((40, 20), dtype=np.int64)}, query=QID, timeout=3)
     assert time.monotonic() - start < 25
     os.kill(fresh_pair.answerer._process.pid, signal.SIGCONT)
     assert not fresh_pair.asker.is_open
@@ -169,7 +170,7 @@ def test_an_unprepared_program_and_a_closed_link_are_refused(fresh_pair):
         fresh_pair.asker.prepare(PROGRAMS["linear"])
     fresh_pair.open()
     with pytest.raises(LinkFailed, match="prepared"):
-        fresh_pair.asker.run(PROGRAMS["tree"], {"x": np.zeros((40, 20), dtype=np.int64)})
+        fresh_pair.asker.run(PROGRAMS["tree"], {"x": np.zeros((40, 20), dtype=np.int64)}, query=QID)
 
 
 def test_a_worker_whose_party_is_gone_ends(fresh_pair):
@@ -194,7 +195,7 @@ def test_a_link_without_the_engine_says_where_it_exists(monkeypatch):
     from tellers.errors import MissingExtra
 
     monkeypatch.setitem(sys.modules, "spu", None)
-    link = EngineLink(0, lambda: None, None)
+    link = EngineLink(0, lambda _: None, None)
     with pytest.raises(MissingExtra, match=r"Python 3\.11 on Linux.*tellers\[capc\]"):
         link.open()
 

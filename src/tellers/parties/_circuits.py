@@ -104,15 +104,15 @@ def answers_in_log(text: str) -> list[int]:
     return found
 
 
-def require_single_answers(both: Sequence[Sequence[int]], *, has_products: bool) -> None:
-    """Refuse if a product was answered by several ciphertexts, or if neither side's log tells of any product.
+def require_single_answers(found: Sequence[int], *, n_at_least: int = 0) -> None:
+    """Refuse if a product was answered by several ciphertexts, or if the log tells of too few products.
 
-    `both` holds what `answers_in_log` found at either side: the side that multiplies is the one that logs.
+    `found` is what `answers_in_log` found in this side's own log. The side that multiplies is the one that
+    answers, logs, and has factors to lose by it; nothing is believed of the other side here.
     """
-    found = [n for side in both for n in side]
     if any(n != 1 for n in found):
         raise LinkFailed("Expected one ciphertext for every product, got more. Use spu 0.9.")
-    if has_products and not found:
+    if len(found) < n_at_least:
         raise LinkFailed("Expected the engine to log its products, it logged none. Use spu 0.9.")
 
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import platform
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any, Final
@@ -19,8 +19,9 @@ import numpy as np
 from ..errors import LinkFailed, MissingExtra
 from ._circuits import answers_in_log, build_circuit, require_single_answers
 from ._ring import Integers
-from .programs import ASKER, HELPER, Program, VoteProgram, program_digest
+from .programs import ASKER, HELPER, Program, Slot, VoteProgram, program_digest
 
+_BOTH_WAYS: Final = (Slot("a", (1, 1), ASKER), Slot("b", (1, 1), HELPER))
 LINE: Final = "0.9"
 """The versions of the engine that `tiling` was measured on, and whose log it can read."""
 
@@ -91,6 +92,7 @@ class Engine:
         )
         self._runtime, self._io = spu.Runtime(self._link, self._config), spu.Io(2, self._config)
         self._compiled: dict[str, Any] = {}
+        self._has_watched = False
 
     def _configure(self) -> Any:
         config = self._lib.RuntimeConfig(
@@ -130,24 +132,37 @@ class Engine:
             return
         self.agree("versions", versions())
         self.agree("program", digest)
-        compiled = self._compile(program)
-        self.agree("compiled program", hashlib.sha256(compiled.code).hexdigest())
         self._read_log()
-        self._execute(program, compiled, {})
+        if isinstance(program, VoteProgram) and not self._has_watched:
+            self._watch_log()
+        compiled = self._compile(program.slots, build_circuit(program))
+        self.agree("compiled program", hashlib.sha256(compiled.code).hexdigest())
+        self._execute(program.slots, compiled, {})
+        self._open(program)
         # Nothing private has been put in yet.
-        seen = self._link.all_gather(json.dumps(answers_in_log(self._read_log())))
-        both = [json.loads(side) for side in seen]
-        require_single_answers(both, has_products=isinstance(program, VoteProgram))
+        require_single_answers(answers_in_log(self._read_log()))
         self._compiled[digest] = compiled
 
-    def _compile(self, program: Program) -> Any:
+    def _watch_log(self) -> None:
+        """Multiply zeros, once at either side, and see this side's own product in its own log.
+
+        Of two parties the one that multiplies sends the answer, and logs it; it is the other's key that hides
+        the one factor, and the randomness of the answer that hides its own. So each side needs its own log
+        alone to keep its own factors, and this shows that it is told of them there.
+        """
+        compiled = self._compile(_BOTH_WAYS, lambda a, b: a @ b + b @ a)
+        self._execute(_BOTH_WAYS, compiled, {})
+        self._runtime.del_var("outcome0")
+        require_single_answers(answers_in_log(self._read_log()), n_at_least=1)
+        self._has_watched = True
+
+    def _compile(self, slots: Sequence[Slot], circuit: Callable[..., Any]) -> Any:
         from spu.utils import frontend
 
-        slots = program.slots
         secret = self._lib.Visibility.VIS_SECRET
         executable, _ = frontend.compile(
             frontend.Kind.JAX,
-            build_circuit(program),
+            circuit,
             [np.zeros(slot.shape, dtype=np.int64) for slot in slots],
             {},
             [slot.name for slot in slots],
@@ -156,10 +171,10 @@ class Engine:
         )
         return executable
 
-    def run(self, program: Program, inputs: Mapping[str, Integers]) -> Integers | None:
+    def run(self, program: Program, inputs: Mapping[str, Integers], bound_to: str) -> Integers | None:
         """Run a prepared program on this side's inputs; the outcome at rank 0, None at rank 1.
 
-        The log is checked after the outcome was opened, and a bad one withholds it; before anything private
+        Before any input is put in, both sides compare what the run belongs to (`run_digest`). The log is checked after the outcome was opened, and a bad one withholds it; before anything private
         was put in, the same program has run on zeros with a good one.
         """
         compiled = self._compiled.get(program_digest(program))
@@ -168,19 +183,23 @@ class Engine:
         own = {slot.name: slot.shape for slot in program.slots if slot.owner == self._rank}
         if {name: table.shape for name, table in inputs.items()} != own:
             raise LinkFailed("Expected exactly this side's inputs in their public shapes, got others.")
-        outcome = self._execute(program, compiled, inputs)
-        require_single_answers([answers_in_log(self._read_log())], has_products=False)
+        self.agree("query, parties, terms and program", bound_to)
+        self._execute(program.slots, compiled, inputs)
+        outcome = self._open(program)
+        require_single_answers(answers_in_log(self._read_log()))
         return outcome
 
-    def _execute(self, program: Program, compiled: Any, inputs: Mapping[str, Integers]) -> Integers | None:
+    def _execute(self, slots: Sequence[Slot], compiled: Any, inputs: Mapping[str, Integers]) -> None:
+        """Run a circuit; its inputs are the engine's no longer afterwards, and its outcome is in shares."""
         secret = self._lib.Visibility.VIS_SECRET
-        for slot in program.slots:
+        for slot in slots:
             # The side that does not own an input knows its shape only, and says so with zeros.
             table = inputs.get(slot.name, np.zeros(slot.shape, dtype=np.int64))
             shares = self._io.make_shares(np.ascontiguousarray(table), secret, slot.owner)
             self._runtime.set_var(slot.name, shares[self._rank])
         self._runtime.run(compiled)
-        return self._open(program)
+        for slot in slots:
+            self._runtime.del_var(slot.name)
 
     def _open(self, program: Program) -> Integers | None:
         """Hand the outcome to the asker: the other side sends its share and learns nothing."""
@@ -197,6 +216,12 @@ class Engine:
         if outcome.shape != program.output_shape:
             raise LinkFailed("Expected an outcome in its public shape, got another one.")
         return outcome.astype(np.int64)
+
+
+def run_digest(query: str, parties: tuple[str, str], terms: str, program: Program) -> str:
+    """Return what one run of a program belongs to: its query, its asker and helper, and the terms."""
+    told = [query, *parties, terms, program_digest(program)]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 
 def versions() -> str:
