@@ -80,10 +80,10 @@ def test_nothing_is_said_before_tls_not_even_a_known_token(door, certificates):
             assert "Expected TLS 1.3" in refusals.get(timeout=10.0)
     nobody = ssl.create_default_context()
     nobody.check_hostname, nobody.verify_mode = False, ssl.CERT_NONE
-    with socket.create_connection(split_address(listener.address), timeout=10.0) as plain:
-        with suppress(OSError), nobody.wrap_socket(plain) as bare:
-            bare.sendall(ENGINE + bytes.fromhex(TOKEN))
-            assert bare.recv(1) == b""
+    plain = socket.create_connection(split_address(listener.address), timeout=10.0)
+    with suppress(OSError), plain, nobody.wrap_socket(plain) as bare:
+        bare.sendall(ENGINE + bytes.fromhex(TOKEN))
+        assert bare.recv(1) == b""
     assert "certificate" in refusals.get(timeout=10.0)
     # The party itself is let in, as the first.
     with call(certificates, listener) as plain, mux.take("ann", TOKEN, 5.0) as taken:
@@ -182,9 +182,8 @@ def read(plain, n):
 def test_a_host_that_stops_half_way_is_given_up_on(certificates):
     """The caller waits for nobody longer than it said."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        start = time.monotonic()
+        start, (host, port) = time.monotonic(), silent.getsockname()
         with pytest.raises(LinkUnreached, match="in vain"):
-            host, port = silent.getsockname()
             ends_of(certificates, "ann", "guard").dial_engine(f"{host}:{port}", TOKEN, timeout=0.5)
         assert time.monotonic() - start < 10
         context, kept = certificates.identities["guard"].context(as_server=True), []

@@ -347,7 +347,7 @@ class AnswerRole(PartyProcess):
 
     def _vote(self, channel: Channel, lane: EngineLink, message: Question) -> bool:
         """Answer a question; return whether the connection is still of use."""
-        qid, asker, patience = message.qid, channel.peer.name, self._context.patience
+        qid, asker = message.qid, channel.peer.name
         answer, mask = self._consider(asker, message)
         if isinstance(answer, Refused) or mask is None:
             channel.send(answer)

@@ -174,8 +174,9 @@ class Engine:
     def run(self, program: Program, inputs: Mapping[str, Integers], bound_to: str) -> Integers | None:
         """Run a prepared program on this side's inputs; the outcome at rank 0, None at rank 1.
 
-        Before any input is put in, both sides compare what the run belongs to (`run_digest`). The log is checked after the outcome was opened, and a bad one withholds it; before anything private
-        was put in, the same program has run on zeros with a good one.
+        Before any input is put in, both sides compare what the run belongs to (`run_digest`). The log is
+        checked after the outcome was opened, and a bad one withholds it; before anything private was put in,
+        the same program has run on zeros with a good one.
         """
         compiled = self._compiled.get(program_digest(program))
         if compiled is None:

@@ -40,8 +40,8 @@ def write_message(fd: int, head: Mapping[str, Any], tables: Mapping[str, Integer
     text = json.dumps({"head": dict(head), "tables": shapes}, default=str).encode()  # places become words
     lengths = _LENGTHS.pack(len(text), sum(table.nbytes for table in given.values()))
     # Tables go out from where they are: a copy in bytes could not be wiped.
-    for part in (lengths + text, *(table.reshape(-1).view(np.uint8) for table in given.values())):
-        rest = memoryview(part)
+    for part in (np.frombuffer(lengths + text, np.uint8), *given.values()):
+        rest = part.reshape(-1).view(np.uint8).data
         while rest:
             rest = rest[os.write(fd, rest) :]
 
@@ -72,10 +72,11 @@ def wipe(tables: Mapping[str, Integers]) -> None:
 def _read(fd: int, n: int, deadline: float | None, timeout: float | None) -> bytearray:
     whole = bytearray(n)
     missing = memoryview(whole)
+    waiting = select.poll()  # Not `select`, which knows files up to 1023 alone.
+    waiting.register(fd, select.POLLIN)
     while missing:
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        ready, _, _ = select.select([fd], [], [], left)
-        if not ready:
+        if not waiting.poll(None if left is None else 1000 * left):
             raise LinkFailed(f"Expected an answer within {timeout:g} s, got none.")
         n_read = os.readv(fd, [missing])
         if not n_read:
@@ -97,11 +98,12 @@ class EngineLink:
 
     `connect` returns a connected TCP socket within so many seconds: the asker dials, the others accept. Every
     `open` calls it, and again if the party at the other end does not prove itself on what it returned, a few
-    times; if it never does, LinkUnreached is raised, and nothing was computed. A link that failed is closed: its worker is dead, whatever the peer still does; `open` starts anew.
+    times. LinkUnreached says that it never did; nothing private was put in, and anybody on the way may be the
+    cause. A link that failed is closed: its worker is dead, whatever the peer still does; `open` starts anew.
     Commands block, each up to `timeout` seconds, so a party with several links runs each in a thread.
     A link that goes with a connection for messages is opened once, when it is first needed (`need`), with the
-    answerer's `model`, and both ends do the same in order. `terms` is the hash of what all parties agreed on. `traffic` is what the last command took: bytes
-    sent and received inside TLS.
+    answerer's `model`, and both ends do the same in order. `terms` is the hash of what all parties agreed on.
+    `traffic` is what the last command took: bytes sent and received inside TLS.
     """
 
     def __init__(
@@ -172,12 +174,8 @@ class EngineLink:
         told = {"do": "run", "program": describe_program(program), "query": query, "terms": self._terms}
         return self._do(told, inputs, timeout=timeout).get("outcome")
 
-    def need(
-        self, program: Program, connect: Connect, *, until: float | None = None
-    ) -> None:
+    def need(self, program: Program, connect: Connect, *, until: float | None = None) -> None:
         """Make sure that a program can be run; `connect` is called if the link was not needed before.
-
-        LinkUnreached says that the peer did not prove itself: by nobody's fault that could be known.
 
         `until` is when to give up, by `time.monotonic()`; without it each step has the link's time.
         """
@@ -226,7 +224,10 @@ class EngineLink:
                 raise
         if "failed" in reply:
             self.kill()
-            kinds: dict[str, type[TellersError]] = {"MissingExtra": MissingExtra, "LinkUnreached": LinkUnreached}
+            kinds: dict[str, type[TellersError]] = {
+                "MissingExtra": MissingExtra,
+                "LinkUnreached": LinkUnreached,
+            }
             raise kinds.get(reply.get("kind", ""), LinkFailed)(reply["failed"])
         if "n_sent" in reply:
             before, self._counted = self._counted, (reply["n_sent"], reply["n_received"])

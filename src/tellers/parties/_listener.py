@@ -91,9 +91,9 @@ class Listener:
 
     Each that is good is handed to `handle`, which may keep it; one for an engine goes to `mux`, if it is
     expected there. No bad connection stops it: `refused` is told, up to so many times a minute, and nothing
-    else happens. At most `max_greetings` connections may be unknown at a time, each for `timeout` seconds. When
-    there are more, one gives way to the new one: of the address that holds the most, that which came least
-    far, and of those the oldest.
+    else happens. At most `max_greetings` connections may be unknown at a time, each for `timeout` seconds. If
+    there are more, one gives way to the new one: of the address, or the party, that holds the most, that
+    which came least far, and of those the oldest.
 
     Guarantee: whoever has no pinned certificate keeps others out only as long as calls come from so many
                addresses, or so fast, that `max_greetings` of them arrive within one handshake.

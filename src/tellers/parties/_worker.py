@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from ..errors import LinkFailed, TellersError
 from ._engine import Engine, run_digest
@@ -92,8 +92,7 @@ class Worker:
         counts = {"n_sent": self._tunnel.n_sent, "n_received": self._tunnel.n_received}
         return counts, {} if outcome is None else {"outcome": outcome}
 
-
-    def end(self, code: int) -> None:
+    def end(self, code: int) -> NoReturn:
         """End the process at once: the engine would wait, retry, and then end it in its own time."""
         wipe(self._model)
         os._exit(code)
