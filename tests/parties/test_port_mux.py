@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("cryptography")
 
 from tellers.errors import LinkFailed, LinkUnreached
-from tellers.parties._listener import Listener, PortMux
+from tellers.parties._listener import Listener, PortMux, _network
 from tellers.parties._messages import Done
 from tellers.parties._wire import ENGINE, Channel, Pinned, connect, shake_hands, split_address
 
@@ -304,6 +304,12 @@ def test_a_party_that_floods_is_the_first_to_give_way(door, certificates):
     say_something(listener, certificates, heard)
     for channel in channels:
         channel.close()
+
+
+def test_strangers_are_counted_by_address_and_with_ipv6_by_network():
+    assert _network("203.0.113.7") != _network("203.0.113.8")
+    assert _network("2001:db8:1:2::7") == _network("2001:db8:1:2:ffff::8") != _network("2001:db8:1:3::7")
+    assert _network("fe80::1%eth0") == _network("fe80::2")
 
 
 def test_refusals_are_told_some_times_and_not_without_end(door):

@@ -63,7 +63,7 @@ def read_frame(
 # listener, go on. Every wait has a time limit, for the whole of what is waited for and not for each byte of
 # it.
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 _CHUNK: Final = 1 << 16
 _SLICE: Final = 0.25
 ENGINE: Final = b"tlre"
