@@ -17,7 +17,7 @@ pytest.importorskip("cryptography")
 from tellers.errors import LinkFailed, LinkUnreached
 from tellers.parties._listener import Listener, PortMux, _network
 from tellers.parties._messages import Done
-from tellers.parties._wire import ENGINE, Channel, Pinned, connect, shake_hands, split_address
+from tellers.parties._wire import ENGINE, Channel, Pinned, connect, greeted, shake_hands, split_address
 
 from .conftest import ends_of
 
@@ -140,6 +140,9 @@ def test_candidates_are_kept_in_turn_and_not_without_end(door, certificates):
     for number in range(5):
         calls.append(call(certificates, listener))
         calls[-1].sendall(bytes([number]))
+        until = time.monotonic() + 10.0  # it may be on its way still when the caller is done
+        while mux._slots["ann", TOKEN].qsize() < min(number + 1, 4) and time.monotonic() < until:
+            time.sleep(0.01)
     assert is_closed(calls[-1])  # four wait already
     for number in range(3):
         with mux.take("ann", TOKEN, 5.0) as taken:
@@ -299,11 +302,32 @@ def test_strangers_keep_no_party_out(door, certificates, kind):
 
 def test_a_party_that_floods_is_the_first_to_give_way(door, certificates):
     listener, _, heard, _ = door
-    listener._most = 8
+    listener._most, until = 8, time.monotonic() + 30.0
+    first = secured(certificates, listener)  # it is slow, and the oldest of all
     channels = [secured(certificates, listener, "bea") for _ in range(20)]
-    say_something(listener, certificates, heard)
+    with closing(greeted(first, certificates.identities["ann"], until, server=False)):
+        first.send(Done(qid="0" * 32))
+        assert heard.get(timeout=30.0).kind == "done"
     for channel in channels:
         channel.close()
+
+
+def test_who_has_said_something_stays_before_those_who_said_nothing(door):
+    listener, *_ = door
+    listener._most, place = 4, split_address(listener.address)
+    with socket.create_connection(place) as plain:
+        plain.sendall(HELLO)
+        until = time.monotonic() + 10.0
+        while not any(caller.stage for caller in list(listener._callers)) and time.monotonic() < until:
+            time.sleep(0.01)
+        silent = [socket.create_connection(place) for _ in range(12)]
+        assert is_closed(silent[0])
+        assert is_closed(silent[1])
+        plain.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            plain.recv(1)
+        for one in silent:
+            one.close()
 
 
 def test_strangers_are_counted_by_address_and_with_ipv6_by_network():
