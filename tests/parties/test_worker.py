@@ -1,6 +1,5 @@
 """What a worker reads of its engine's log, what it leaves in memory, and who may look there."""
 
-import ctypes
 import os
 import socket
 import subprocess
@@ -131,16 +130,19 @@ print("kept out" if libc.ptrace(16, pid, 0, 0) == -1 and ctypes.get_errno() == 1
 """  # 16 is PTRACE_ATTACH
 
 
-def without_tracing():
-    """Take from a process, before it starts, root's right to trace any other; other users have none."""
-    ctypes.CDLL(None).prctl(24, 19, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_SYS_PTRACE
+# Takes from a program, before it starts, root's right to trace any other; other users have none.
+WITHOUT_TRACING = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(24, 19, 0, 0, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""  # PR_CAPBSET_DROP, CAP_SYS_PTRACE
 
 
 @contextmanager
 def started(*words, **options):
     environment = {**os.environ, "PYTHONPATH": SOURCE}
     process = subprocess.Popen(
-        [sys.executable, *words], env=environment, preexec_fn=without_tracing, **options
+        [sys.executable, "-c", WITHOUT_TRACING, *words], env=environment, **options
     )  # fmt: skip
     try:
         yield process

@@ -365,7 +365,8 @@ def _pinned(secured: ssl.SSLSocket, peers: list[Peer]) -> Peer:
     if found is None:
         raise PeerRefused(
             f"Expected a certificate that is pinned here, got one with the pin {pin}. If a party has a new "
-            "certificate, compare its pin with that party and write it into the settings."
+            "certificate, compare its pin with that party and write it into the settings, as next_pin while "
+            "both are in use."
         )
     parts: Any = secured.getpeercert() or {}
     subject = {kind: text for part in parts.get("subject", ()) for kind, text in part}

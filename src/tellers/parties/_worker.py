@@ -94,8 +94,10 @@ class Worker:
 
     def end(self, code: int) -> NoReturn:
         """End the process at once: the engine would wait, retry, and then end it in its own time."""
-        wipe(self._model)
-        os._exit(code)
+        try:
+            wipe(self._model)
+        finally:
+            os._exit(code)
 
 
 def _capture_output() -> Callable[[], str]:
