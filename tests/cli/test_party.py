@@ -43,6 +43,29 @@ def test_certificates_and_the_lines_that_others_need(tmp_path, capsys):
     assert "Compare pins" in " ".join(err.split())
 
 
+def test_next_certificates_are_beside_the_ones_in_use_and_in_all_settings(tmp_path, capsys):
+    folder = tmp_path / "certs"
+    make(capsys, folder)
+    code, out, err = run(capsys, "party", "certs", folder, "--party", "answerer:north", "--renew")
+    assert code == 0
+    (peer,) = tomllib.loads(out)["peer"]
+    assert "pin" not in peer
+    assert peer["mask_key"] == read_card(folder / "north").mask_key
+    (home,) = folder.glob("north-*")
+    assert read_card(home).pin == peer["next_pin"]
+    assert home.name in "".join(err.split())
+    assert run(capsys, "party", "init", folder, "--features", "4", "--classes", "3")[0] == 0
+    settings = read_party(folder / "ann" / "party.toml")
+    pins = {one.name: (one.pin, one.next_pin) for one in settings.peers}
+    assert pins["north"] == (read_card(folder / "north").pin, peer["next_pin"])
+    assert pins["south"][1] == ""
+    assert len(settings.peers) == len(PARTIES) - 1
+    run(capsys, "party", "certs", folder, "--party", "answerer:north", "--renew")
+    code, _, err = run(capsys, "party", "init", folder, "--features", "4", "--classes", "3", "--force")
+    assert code == 2
+    assert "at most a next one" in " ".join(err.split())
+
+
 def test_label_sets_are_on_cards_and_in_all_settings(tmp_path, capsys):
     parties = [*PARTIES[:2], "answerer:north:0,2", "answerer:south", "answerer:west:1"]
     flags = [word for party in parties for word in ("--party", party)]

@@ -76,6 +76,7 @@ WRONG = [
     ("answerer", 'path = "model.skops"', 'path = ""', "model.path", "votes"),
     ("answerer", f'mask_key = "{3:064x}"', "", "peer.2.mask_key", "pairwise"),
     ("asker", f'pin = "{1:064x}"', 'pin = "AB:CD"', "peer.1.pin", "64 hexadecimal"),
+    ("asker", f'pin = "{1:064x}"', f'pin = "{1:064x}"\nnext_pin = "AB"', "peer.1.next_pin", "64 hexadecimal"),
     ("asker", 'address = "127.0.0.1:7401"', "", "peer.1.address", "address"),
     ("asker", 'role = "guardian"', 'role = "answerer"', "party.role", "one guardian"),
     ("asker", 'name = "guard"', 'name = "north"', "peer", "again"),

@@ -14,6 +14,7 @@ from tellers.parties._link import EngineLink
 from tellers.parties._tunnel import dial
 from tellers.parties.programs import ASKER, HELPER
 
+QID = "0" * 32
 ROLES = {
     "ann": "asker", "bea": "asker", "guard": "guardian", "north": "answerer", "south": "answerer",
 }  # fmt: skip
@@ -70,7 +71,8 @@ class Pair:
 
     def run(self, program, ask, answer):
         found, nothing = self.both(
-            lambda link: link.run(program, ask), lambda link: link.run(program, answer)
+            lambda link: link.run(program, ask, query=QID),
+            lambda link: link.run(program, answer, query=QID),
         )
         assert nothing is None
         return found
@@ -93,8 +95,8 @@ def make_pair(certificates, *, timeout: float = 60.0) -> Pair:
     door = socket.create_server(("127.0.0.1", 0))
     door.settimeout(timeout)
     ann, north = ends_of(certificates, "ann", "north"), ends_of(certificates, "north", "ann")
-    asker = EngineLink(ASKER, lambda: dial(door.getsockname()), ann, timeout=timeout)
-    answerer = EngineLink(HELPER, lambda: door.accept()[0], north, timeout=timeout)
+    asker = EngineLink(ASKER, lambda _: dial(door.getsockname()), ann, timeout=timeout)
+    answerer = EngineLink(HELPER, lambda _: door.accept()[0], north, timeout=timeout)
     return Pair(asker, answerer, ThreadPoolExecutor(4))
 
 

@@ -78,10 +78,10 @@ def watch_worker(view: Path) -> None:
             _keep(view / f"engine.{now['name']}.{os.getpid()}.{number}.bin", piece)
         real_take(self, kind, number, piece)
 
-    def run(self: Engine, program: Any, inputs: Mapping[str, Any]) -> Any:
+    def run(self: Engine, program: Any, inputs: Mapping[str, Any], bound_to: str) -> Any:
         np.savez(view / f"own.{now['name']}.{os.getpid()}.{n_runs[0]:04d}.npz", **inputs)
         n_runs[0] += 1
-        outcome = real_run(self, program, inputs)
+        outcome = real_run(self, program, inputs, bound_to)
         if outcome is not None:
             _keep(view / f"outcomes.{now['name']}.bin", np.asarray(outcome, dtype="<i8").tobytes())
         return outcome

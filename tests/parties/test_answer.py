@@ -12,6 +12,7 @@ pytest.importorskip("skops")
 from tellers.parties._answer import AnswerRole
 from tellers.parties._messages import Closed, Expect, Hello, Question
 from tellers.parties._policy import PartyContext
+from tellers.parties._wire import PROTOCOL
 
 from .process_network import ProcessNetwork
 
@@ -79,5 +80,5 @@ def test_what_would_be_refused_anyhow_is_refused_at_once(north, said, network):
 
 
 def test_a_sign_of_life(north):
-    assert north._obey(Hello(name="guard", protocol=1)) == [Hello(name="north", protocol=1)]
+    assert north._obey(Hello(name="guard", protocol=1)) == [Hello(name="north", protocol=PROTOCOL)]
     assert north._obey(Closed(qid=QID)) == []

@@ -57,6 +57,24 @@ def test_nothing_is_overwritten(tmp_path):
     assert read_card(tmp_path / "north") == first
 
 
+def test_the_next_certificate_has_a_new_key_and_the_old_mask_key_and_labels(tmp_path):
+    first = make_certificate(tmp_path, "north", role="answerer", labels=(0, 2))
+    coming = make_certificate(tmp_path, "north", role="answerer", renews=True)
+    assert coming == read_card(tmp_path / coming.folder)
+    assert coming.folder.startswith("north-")
+    assert read_card(tmp_path / "north") == first
+    assert (coming.name, coming.role, coming.labels) == (first.name, first.role, first.labels)
+    assert coming.mask_key == first.mask_key
+    assert coming.pin != first.pin
+    keys = {(tmp_path / card.folder / "key.pem").read_bytes() for card in (first, coming)}
+    assert len(keys) == 2
+    before = sorted(tmp_path.iterdir())
+    for name, role in (("north", "asker"), ("south", "answerer")):
+        with pytest.raises(ValueError, match="Expected"):
+            make_certificate(tmp_path, name, role=role, renews=True)
+    assert sorted(tmp_path.iterdir()) == before
+
+
 @pytest.mark.parametrize("name", ["", "North", "no rth", "-north", "n" * 64, "../north", "a/b", 3])
 def test_names_that_no_party_has(tmp_path, name):
     with pytest.raises(ValueError, match="small letters"):

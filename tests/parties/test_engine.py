@@ -1,11 +1,14 @@
-"""Which engines are taken, which side has which rank in one, and how every vote ends."""
+"""Which engines are taken, which side has which rank, how votes end, and what a run belongs to."""
 
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
+from itertools import product
 
 import numpy as np
 import pytest
 
 from tellers.errors import MissingExtra
+from tellers.parties import DecisionProgram
 from tellers.parties import _engine as engine
 from tellers.parties._circuits import build_circuit
 from tellers.parties.programs import ASKER, HELPER, VoteProgram
@@ -24,6 +27,24 @@ def test_other_lines_are_refused_in_words(monkeypatch, found):
     monkeypatch.setattr(engine, "version", lambda name: found)
     with pytest.raises(MissingExtra, match=rf"spu 0\.9, got {found}.*pip install 'spu==0\.9\.\*'"):
         engine.require_engine()
+
+
+def test_a_run_belongs_to_one_query_two_parties_their_terms_and_a_program():
+    one = DecisionProgram(rule="argmax", n_outputs=3, batch=1, n_answerers=3)
+    given = {
+        "query": ["0" * 32, "1" * 32],
+        "parties": [
+            ("ann", "north"),
+            ("bea", "north"),
+            ("ann", "guard"),
+            ("north", "ann"),
+            ("ann,n", "orth"),
+        ],
+        "terms": ["0" * 64, "1" * 64],
+        "program": [one, replace(one, batch=2)],
+    }
+    found = {engine.run_digest(*every) for every in product(*given.values())}
+    assert len(found) == 2 * 5 * 2 * 2
 
 
 def test_an_engine_without_a_version_is_refused(monkeypatch):

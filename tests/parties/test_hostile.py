@@ -5,6 +5,8 @@ import secrets
 import shutil
 import socket
 import ssl
+import threading
+import time
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from unittest.mock import patch
@@ -14,17 +16,17 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from tellers.errors import LinkFailed, PeerRefused, RoundAborted
+from tellers.errors import LinkFailed, PeerRefused, RoundAborted, TellersError
 from tellers.parties import AskRole, _wire
 from tellers.parties import ask as asking
 from tellers.parties._certificates import make_certificate
-from tellers.parties._listener import dial_engine
 from tellers.parties._messages import Agreed, Answered, Done, Mask, Open, Question, Ready, Roll, encode
 from tellers.parties._policy import PartyContext
-from tellers.parties._wire import _PREFIX, MAGIC, Identity, connect, split_address
+from tellers.parties._wire import _PREFIX, ENGINE, MAGIC, Identity, Pinned, connect, split_address
 from tellers.runs import write_party
 
 from .process_network import N_FEATURES, ProcessNetwork, charged, compare, warm
+from .test_port_mux import Flood
 
 pytestmark = pytest.mark.campaign
 HOSTS = ("guard", "north")
@@ -35,7 +37,7 @@ N = 2
 def network(tmp_path_factory, engine):
     made = ProcessNetwork(
         tmp_path_factory.mktemp("hostile"), n_labels=3, patience=20.0, max_queries=20,
-        askers=("ann", "eve", "sly"),
+        askers=("ann", "eve", "joe", "sly"),
     ).start_all()  # fmt: skip
     yield made
     made.close()
@@ -226,9 +228,10 @@ def test_noise_in_place_of_an_engine(network, unharmed):
     eve = Eve(network, "guard")
     opened = eve.say(eve.open()).hear()
     assert opened.roster == network.names
-    with dial_engine(eve.context.address("guard"), eve.qid, timeout=10.0) as plain:
-        plain.sendall(secrets.token_bytes(1000))
-        eve.require_closed()
+    for _ in range(3):  # as often as a guardian tries
+        with suppress(TellersError), call_engine(eve.context, "guard", eve.qid) as plain:
+            plain.sendall(secrets.token_bytes(1000))
+    eve.require_closed()
 
 
 @contextmanager
@@ -281,9 +284,90 @@ def test_no_certificate_no_tls_and_a_knock_that_nobody_waits_for(network, unharm
         while plain.recv(100):
             pass
         raise ConnectionError
-    with dial_engine(address, "ab" * 16, timeout=10.0) as plain:
-        plain.settimeout(30.0)
-        assert plain.recv(1) == b""
+    with pytest.raises(LinkFailed, match="closed the connection"):
+        call_engine(PartyContext(network.settings("eve")), host, "ab" * 16)
+    assert strange_knock(address, "ab" * 16) == b""
+
+
+def call_engine(context, host, token):
+    """Return a connection to an engine, as a party of the session makes it."""
+    return Pinned(context.identity, context.peer(host)).dial_engine(
+        context.address(host), token, timeout=10.0
+    )
+
+
+def strange_knock(address, token):
+    """Ask for an engine in the clear, as was done once, and inside TLS without a certificate."""
+    token, place = bytes.fromhex(token), split_address(address)
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection(place, timeout=30.0) as plain, suppress(OSError):
+        plain.sendall(b"\0" + token)
+        while plain.recv(100):
+            pass
+    with suppress(OSError), context.wrap_socket(socket.create_connection(place, timeout=30.0)) as bare:
+        bare.sendall(ENGINE + token)
+        return bare.recv(1)
+    return b""
+
+
+@contextmanager
+def knocks(monkeypatch, knock):
+    """Knock with the id of each query from the moment at which it has one, again and again."""
+    real, is_over, n_knocks = asking._Attempt.__init__, threading.Event(), []
+
+    def begin(attempt, *given):
+        real(attempt, *given)
+        threads.append(threading.Thread(target=again, args=(attempt.qid,)))
+        threads[-1].start()
+
+    def again(qid):
+        while not is_over.is_set():
+            with suppress(OSError, TellersError):
+                knock(qid)
+            n_knocks.append(qid)
+            time.sleep(0.005)
+
+    threads = []
+    with monkeypatch.context() as changed:
+        changed.setattr(asking._Attempt, "__init__", begin)
+        yield n_knocks
+    is_over.set()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.parametrize("who", ["an outsider", "another party"])
+def test_who_knows_a_querys_id_and_knocks_first_excludes_nobody(network, ann, monkeypatch, who):
+    """New links each time: whoever took the slot of one hospital left it out, and the asker was blamed."""
+    eve, before = PartyContext(network.settings("eve")), books(network)
+    address = eve.address("north")
+
+    def knock(qid):
+        if who == "an outsider":
+            strange_knock(address, qid)
+        else:
+            call_engine(eve, "north", qid)
+
+    with knocks(monkeypatch, knock) as n_knocks, AskRole(network.settings("joe")) as joe:
+        compare(network, joe, N)
+    assert len(n_knocks) > 10
+    compare(network, ann, N)
+    assert books(network) == {name: n + 2 for name, n in before.items()}
+
+
+def test_a_flood_of_strangers_keeps_nobody_out(network, ann):
+    before, address = books(network), PartyContext(network.settings("eve")).address
+    floods = [Flood(address(host), said=b"", source="127.0.0.1", n_streaming=1) for host in HOSTS]
+    try:
+        with AskRole(network.settings("joe")) as joe:
+            compare(network, joe, N)
+    finally:
+        for flood in floods:
+            flood.close()
+    assert books(network) == {name: n + 1 for name, n in before.items()}
+    assert len(network.log("north").splitlines()) < 1000
+    compare(network, ann, N)
 
 
 @contextmanager

@@ -2,8 +2,10 @@
 
 import os
 import signal
+import socket
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +16,14 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from tellers.errors import LinkFailed
+from tellers.errors import LinkFailed, LinkUnreached
 from tellers.parties import DecisionProgram, encode_model, program_for
 from tellers.parties._engine import SETTINGS
 from tellers.parties._link import EngineLink
+from tellers.parties._tunnel import dial
 from tellers.parties.programs import VoteProgram
 
+from .conftest import QID, make_pair
 from .definitions import labels_of, votes_of
 from .near_ties import near_ties
 
@@ -135,7 +139,64 @@ def test_two_programs_do_not_start_and_one_takes_its_own_inputs_alone(fresh_pair
     fresh_pair.open()
     fresh_pair.prepare(one)
     with pytest.raises(LinkFailed, match="public shapes"):
-        fresh_pair.asker.run(one, {"x": np.zeros((40, 21), dtype=np.int64)})
+        fresh_pair.asker.run(one, {"x": np.zeros((40, 21), dtype=np.int64)}, query=QID)
+
+
+def test_a_run_is_taken_for_no_other(certificates, fresh_pair):
+    """What it belongs to is compared before anything is put in: the query differs, and then the terms."""
+    program, x = PROGRAMS["narrow"], {"x": np.ones((1, 1), dtype=np.int64)}
+    mask, model = {"mask": random_mask((1, 1))}, random_model(PROGRAMS["narrow"], np.random.default_rng(1))
+    for what in ("query", "terms"):
+        fresh_pair.answerer._terms = "1" * 64 if what == "terms" else ""
+        fresh_pair.open()
+        fresh_pair.prepare(program)
+        fresh_pair.answerer.keep_model(model)
+        other = "1" * 32 if what == "query" else QID
+        raised = fails(
+            fresh_pair,
+            lambda link: link.run(program, x, query=QID),
+            lambda link, other=other: link.run(program, mask, query=other),
+        )
+        assert len(raised) == 2, what
+        assert all("same query, parties, terms and program" in words for words in raised)
+
+
+def test_connections_are_tried_in_turn_until_one_proves_the_peer(certificates, engine):
+    """The first is closed, the second speaks no TLS, and the third is good: the link opens."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as door,
+        closing(make_pair(certificates, timeout=60.0)) as two,
+    ):
+        place, given = door.getsockname(), []
+
+        def accept(left):
+            given.append(left)
+            if len(given) < 3:
+                with socket.create_connection(place) as bad:
+                    bad.sendall(b"no TLS" * (len(given) - 1))
+                return door.accept()[0]
+            return real(left)
+
+        real, two.answerer._connect = two.answerer._connect, accept
+        two.open()
+        assert two.asker.is_open
+        assert len(given) == 3
+        assert given == sorted(given, reverse=True)  # less time each time
+
+
+def test_a_peer_that_never_proves_itself_is_told_from_one_that_fails(certificates, engine):
+    with closing(make_pair(certificates, timeout=30.0)) as two:
+        two.answerer._connect = lambda left: socket.socketpair()[0]
+        with pytest.raises(LinkUnreached):
+            two.answerer.open()
+        two.asker._connect = lambda left: dial(("127.0.0.1", 1))
+        with pytest.raises(LinkUnreached, match=r"127\.0\.0\.1:1"):
+            two.asker.open()
+        # What comes later is another failure.
+        two.answerer._connect = None
+        with pytest.raises(LinkFailed) as failed:
+            two.answerer.prepare(PROGRAMS["narrow"])
+        assert not isinstance(failed.value, LinkUnreached)
 
 
 def test_a_dead_or_a_silent_peer_ends_the_worker_and_not_its_party(fresh_pair):
@@ -145,7 +206,7 @@ def test_a_dead_or_a_silent_peer_ends_the_worker_and_not_its_party(fresh_pair):
     start = time.monotonic()
     os.kill(fresh_pair.answerer._process.pid, signal.SIGKILL)
     with pytest.raises(LinkFailed, match=r"peer closed|gave up"):
-        fresh_pair.asker.run(program, {"x": np.zeros((40, 20), dtype=np.int64)})
+        fresh_pair.asker.run(program, {"x": np.zeros((40, 20), dtype=np.int64)}, query=QID)
     assert time.monotonic() - start < 25
     assert not fresh_pair.asker.is_open
     fresh_pair.open()
@@ -160,7 +221,7 @@ def test_a_dead_or_a_silent_peer_ends_the_worker_and_not_its_party(fresh_pair):
     os.kill(fresh_pair.answerer._process.pid, signal.SIGSTOP)
     start = time.monotonic()
     with pytest.raises(LinkFailed, match="within 3 s"):
-        fresh_pair.asker.run(program, {"x": np.zeros((40, 20), dtype=np.int64)}, timeout=3)
+        fresh_pair.asker.run(program, {"x": np.zeros((40, 20), dtype=np.int64)}, query=QID, timeout=3)
     assert time.monotonic() - start < 25
     os.kill(fresh_pair.answerer._process.pid, signal.SIGCONT)
     assert not fresh_pair.asker.is_open
@@ -171,7 +232,7 @@ def test_an_unprepared_program_and_a_closed_link_are_refused(fresh_pair):
         fresh_pair.asker.prepare(PROGRAMS["linear"])
     fresh_pair.open()
     with pytest.raises(LinkFailed, match="prepared"):
-        fresh_pair.asker.run(PROGRAMS["tree"], {"x": np.zeros((40, 20), dtype=np.int64)})
+        fresh_pair.asker.run(PROGRAMS["tree"], {"x": np.zeros((40, 20), dtype=np.int64)}, query=QID)
 
 
 def test_a_worker_whose_party_is_gone_ends(fresh_pair):
@@ -196,7 +257,7 @@ def test_a_link_without_the_engine_says_where_it_exists(monkeypatch):
     from tellers.errors import MissingExtra
 
     monkeypatch.setitem(sys.modules, "spu", None)
-    link = EngineLink(0, lambda: None, None)
+    link = EngineLink(0, lambda _: None, None)
     with pytest.raises(MissingExtra, match=r"Python 3\.11 on Linux.*tellers\[capc\]"):
         link.open()
 

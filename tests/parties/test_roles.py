@@ -3,16 +3,20 @@
 import csv
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 pytest.importorskip("cryptography")
 
-from tellers.errors import RoundAborted
+from tellers.errors import PeerRefused, RoundAborted
 from tellers.ledger import open_ledger
 from tellers.parties import AskRole
-from tellers.runs import MechanismConfig
+from tellers.parties._certificates import make_certificate
+from tellers.parties._policy import PartyContext
+from tellers.parties._wire import connect
+from tellers.runs import MechanismConfig, write_party
 
 from .. import forked
 from .process_network import ENVIRONMENT, ProcessNetwork, ThreadNetwork, charged, compare
@@ -76,8 +80,61 @@ def test_parties_that_know_different_labels(make_network, bar):
     assert charged(network) == charged(network, "north") == [100, 100]
 
 
+@pytest.mark.campaign
+def test_certificates_change_while_queries_go_on(make_network):
+    """Everybody learns of the next pin, each changes by itself, and the old pin goes: no query fails."""
+    network = make_network(ThreadNetwork, n_answerers=2, quorum=2)
+    everybody, changing = ("guard", *network.names, "ann"), ("north", "guard", "ann")
+    old = {name: network.settings(name) for name in everybody}
+    roles = {name: old[name].party.role for name in changing}
+    cards = {name: make_certificate(network.folder, name, role=roles[name], renews=True) for name in changing}
+
+    def write(name, change):
+        (network.folder / name / "party.toml").write_text(write_party(change(network.settings(name))))
+
+    def write_pins(**pins):
+        """Give everybody pins of those that change, by the field and what it is read from."""
+        for name in everybody:
+            write(name, lambda settings: replace(settings, peers=tuple(
+                replace(peer, **{field: of(cards[peer.name]) for field, of in pins.items()})
+                if peer.name in cards else peer for peer in settings.peers
+            )))  # fmt: skip
+
+    def restart(*names):
+        for name in names:
+            network.kill(name)
+        network.restart(*names)
+
+    def ask():
+        with AskRole(network.settings("ann")) as ann:
+            compare(network, ann, 2)
+
+    def change(name):
+        home = f"../{cards[name].folder}"
+        write(name, lambda settings: replace(settings, party=replace(settings.party, certificates=home)))
+
+    write_pins(next_pin=lambda card: card.pin)
+    restart("guard", *network.names)
+    change("north")
+    restart("north")
+    ask()  # the old and the new, side by side
+    change("guard")
+    change("ann")
+    restart("guard")
+    network.wait_until_connected(*network.names)
+    ask()
+    write_pins(pin=lambda card: card.pin, next_pin=lambda _: "")
+    restart("guard", *network.names)
+    ask()
+    for host in ("guard", "north"):
+        stolen, now = PartyContext(old["ann"]), PartyContext(network.settings("ann"))
+        with pytest.raises(PeerRefused):
+            connect(now.address(host), stolen.identity, now.peer(host), timeout=30.0)
+
+
 DYING = """
 import sys
+from dataclasses import replace
 from tellers.cli import main
 from tests.parties.instrumented_party import die_at
 if sys.argv[1]:

@@ -11,6 +11,7 @@ import threading
 import time
 from contextlib import closing
 from dataclasses import replace
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,11 +19,11 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from tellers.errors import PeerRefused
+from tellers.errors import LinkUnreached, PeerRefused
 from tellers.parties import _certificates as made
-from tellers.parties._listener import Listener
+from tellers.parties._listener import Listener, PortMux
 from tellers.parties._messages import Answered, Done, Limits, Mask, Out
-from tellers.parties._wire import Identity, Peer, connect, pack_frame, split_address
+from tellers.parties._wire import Identity, Peer, Pinned, connect, pack_frame, split_address
 
 QID = "0" * 32
 
@@ -274,6 +275,55 @@ def test_a_pin_under_another_name_or_role(certificates, guard):
     wrong = Peer("warden", "guardian", pin=certificates.cards["guard"].pin)
     with pytest.raises(PeerRefused, match="Correct the name or the role"):
         connect(guard.listener.address, certificates.identities["ann"], wrong, timeout=5.0)
+
+
+def test_two_pins_while_a_certificate_changes(certificates, tmp_path):
+    """Both are good, on either side, for messages and for an engine; a third is not, nor another's name."""
+    for name in ("authority.pem", "authority.key"):
+        shutil.copy(certificates.folder / name, tmp_path / name)
+    homes = {"now": certificates.folder}
+    for when in ("next", "third"):
+        homes[when] = tmp_path / when
+        shutil.copytree(tmp_path, homes[when], ignore=lambda *_: ["next", "third"])
+    cards = {
+        (name, when): made.make_certificate(homes[when], name, role=certificates.identities[name].role)
+        for when in ("next", "third") for name in ("ann", "guard")
+    }  # fmt: skip
+
+    def identity(name, when):
+        return replace(certificates.identities[name], home=homes[when] / name)
+
+    known = {
+        name: replace(certificates.peers[name], next_pin=cards[name, "next"].pin) for name in ("ann", "guard")
+    }
+    for host, caller in product(homes, homes):
+        mux = PortMux()
+        mux.expect("ann", QID)
+        with closing(
+            Listener("127.0.0.1:0", identity("guard", host), [known["ann"]], handle=ignore, mux=mux)
+        ) as listener:
+            ends = Pinned(identity("ann", caller), known["guard"])
+            if "third" not in (host, caller):
+                connect(listener.address, ends.identity, known["guard"]).close()
+                with ends.dial_engine(listener.address, QID, timeout=10.0) as plain:
+                    answer = mux.take("ann", QID, 10.0)
+                    shaking = threading.Thread(target=lambda a=answer, b=ends: b.shake_hands(
+                        a, listens=False, timeout=10.0).close())  # fmt: skip
+                    shaking.start()
+                    back = Pinned(identity("guard", host), known["ann"])
+                    back.shake_hands(plain, listens=True, timeout=10.0).close()
+                    shaking.join(timeout=10.0)
+            else:
+                with pytest.raises(PeerRefused, match=r"compare"):
+                    connect(listener.address, ends.identity, known["guard"], timeout=10.0)
+                with pytest.raises(LinkUnreached):
+                    ends.dial_engine(listener.address, QID, timeout=10.0)
+    wrong = Peer("warden", "guardian", pin="0" * 64, next_pin=certificates.cards["guard"].pin)
+    guard = Listener("127.0.0.1:0", certificates.identities["guard"], [known["ann"]], handle=ignore)
+    with closing(guard), pytest.raises(PeerRefused, match="Correct the name or the role"):
+        connect(guard.address, certificates.identities["ann"], wrong, timeout=5.0)
+    with pytest.raises(ValueError, match="64 hexadecimal"):
+        Peer("ann", "asker", pin="0" * 64, next_pin="12")
 
 
 def test_old_tls_no_tls_and_no_certificate(certificates, guard):

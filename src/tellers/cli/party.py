@@ -123,6 +123,7 @@ def certs(
     folder: Folder,
     party: Annotated[list[str], option(_PARTY, metavar="ROLE:NAME[:LABELS]", show_default=False)],
     days: Annotated[int, option("How long they are valid.", min=1)] = 365,
+    renew: Annotated[bool, option("The next certificates of parties that are there.", "--renew")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Make certificates and keys, and print what the others must know: pins and mask keys.
@@ -131,26 +132,34 @@ def certs(
     runs this for all parties holds all their keys: good for trying it out. In earnest every party runs it for
     itself alone and sends the others its lines and its authority.pem; they compare the pin by a second way.
 
+    With --renew a party that is there gets its next certificate, into FOLDER/NAME-XXXXXXXX, with the old mask
+    key. The others write its line, next_pin, beside the pin that they have and restart; only then the party
+    changes `certificates` in its settings and restarts. At last they make the new pin their `pin`.
+
     Example: tellers party certs certs --party asker:ann --party guardian:guard --party answerer:north
     """
     from ..parties._certificates import make_certificate
 
     wanted = [_role_and_name(text) for text in party]
     taken = [name for _, name, _ in wanted if (folder / name).exists()]
-    if taken:
+    if taken and not renew:
         raise ValueError(
             f"Expected new parties, {folder / taken[0]} is there. Nothing was written; choose another folder."
         )
-    cards = [make_certificate(folder, name, role=role, days=days, labels=own) for role, name, own in wanted]
+    cards = [
+        make_certificate(folder, name, role=role, days=days, labels=own, renews=renew)
+        for role, name, own in wanted
+    ]
     if as_json:
         told = [asdict(card) | {"expires": card.expires.isoformat()} for card in cards]
         print(json.dumps({"folder": str(folder), "parties": told}, indent=2))
         return
-    print(_lines(cards))
+    print(_lines(cards, pin="next_pin" if renew else "pin"))
     from . import show
 
+    places = ", ".join(str(folder / card.folder) for card in cards) if renew else f"{folder}/NAME"
     show.console(stderr=True).print(
-        f"Keys are in {folder}/NAME, for their owners alone; they are valid until "
+        f"Keys are in {places}, for their owners alone; they are valid until "
         f"{min(card.expires for card in cards):%Y-%m-%d}. Compare pins by a second way."
     )
 
@@ -179,11 +188,19 @@ def init(
 
     if (n_classes is None) == (n_labels is None):
         raise ValueError("Expected --classes or --labels, one of them.")
-    cards = _cards(folder)
+    every = _cards(folder)
+    cards = [card for card in every if card.folder == card.name]
+    coming = {card.name: card.pin for card in every if card.folder != card.name}
+    if len(coming) + len(cards) != len(every) or not coming.keys() <= {card.name for card in cards}:
+        raise ValueError(
+            f"Expected of each party one certificate in {folder}/NAME and at most a next one beside it, got "
+            "others. Move those aside that are out of use."
+        )
     parties = {
         card.name: {
             "role": card.role, "pin": card.pin, "mask_key": card.mask_key,
             "address": f"{host}:{port + number}", "labels": card.labels,
+            "next_pin": coming.get(card.name, ""),
         }
         for number, card in enumerate(cards)
     }  # fmt: skip
@@ -217,6 +234,9 @@ def answer(config: Config = Path("party.toml"), as_json: options.Json = False) -
 
     Example: tellers party answer --config north/party.toml
     """
+    from ..parties._ports import close_to_others
+
+    close_to_others()
     from ..parties._answer import AnswerRole
     from ..runs.settings.party import read_party
 
@@ -232,6 +252,9 @@ def guard(config: Config = Path("party.toml"), as_json: options.Json = False) ->
 
     Example: tellers party guard --config guard/party.toml
     """
+    from ..parties._ports import close_to_others
+
+    close_to_others()
     from ..parties._guard import GuardRole
     from ..runs.settings.party import read_party
 
@@ -259,6 +282,9 @@ def ask(
 
     Example: tellers party ask --config ann/party.toml --rows rows.csv --out labels.csv
     """
+    from ..parties._ports import close_to_others
+
+    close_to_others()
     from ..runs.settings.party import read_party
     from .party_ask import ask_in_batches, read_rows, require_place
 
@@ -335,11 +361,11 @@ def _cards(folder: Path) -> "list[Card]":
     return [read_card(home) for home in homes]
 
 
-def _lines(cards: "list[Card]") -> str:
+def _lines(cards: "list[Card]", *, pin: str) -> str:
     """Return what others write into their settings, as TOML."""
     shown = []
     for card in cards:
-        lines = ["[[peer]]", f'name = "{card.name}"', f'role = "{card.role}"', f'pin = "{card.pin}"']
+        lines = ["[[peer]]", f'name = "{card.name}"', f'role = "{card.role}"', f'{pin} = "{card.pin}"']
         if card.role == "answerer":
             lines.append(f'mask_key = "{card.mask_key}"')
         if card.labels:

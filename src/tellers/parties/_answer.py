@@ -4,6 +4,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 from ..errors import PeerRefused, TellersError
@@ -346,18 +347,18 @@ class AnswerRole(PartyProcess):
 
     def _vote(self, channel: Channel, lane: EngineLink, message: Question) -> bool:
         """Answer a question; return whether the connection is still of use."""
-        qid, asker, patience = message.qid, channel.peer.name, self._context.patience
+        qid, asker = message.qid, channel.peer.name
         answer, mask = self._consider(asker, message)
         if isinstance(answer, Refused) or mask is None:
             channel.send(answer)
             return True
         assert isinstance(answer, Accepted)
-        self._mux.expect(qid)  # before the asker can know of it
+        self._mux.expect(asker, qid)  # before the asker can know of it
         try:
             channel.send(answer)
             program = self._context.vote_program(message.n_queries)
-            lane.need(program, lambda: self._mux.take(qid, timeout=patience))
-            lane.run(program, {"mask": mask})
+            lane.need(program, partial(self._mux.take, asker, qid))
+            lane.run(program, {"mask": mask}, query=qid)
         except (TellersError, ValueError, OSError) as error:
             words = error if isinstance(error, TellersError) else type(error).__name__
             self._say(f"The computation with {asker} failed. {words}")
@@ -366,7 +367,7 @@ class AnswerRole(PartyProcess):
                 self._tell(out)
             return False
         finally:
-            self._mux.forget(qid)
+            self._mux.forget(asker, qid)
         with self._lock:
             self._state, ready = delivered(self._state, qid)
             self._tell(ready)

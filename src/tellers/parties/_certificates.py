@@ -36,7 +36,7 @@ MASK_KEY: Final = "mask.key"
 
 @dataclass(frozen=True)
 class Card:
-    """What a party tells the others about itself: all of it is public."""
+    """What a party tells the others about itself, and the folder it is from: all of it is public."""
 
     name: str
     role: str
@@ -44,15 +44,18 @@ class Card:
     mask_key: str
     expires: datetime.datetime
     labels: tuple[int, ...] = ()
+    folder: str = ""
 
 
 def make_certificate(
-    folder: str | os.PathLike[str], name: str, *, role: str, days: int = 365, labels: Sequence[int] = ()
-) -> Card:
+    folder: str | os.PathLike[str], name: str, *, role: str, days: int = 365, labels: Sequence[int] = (),
+    renews: bool = False,
+) -> Card:  # fmt: skip
     """Make a party's certificate and keys in `folder`/`name`, and an authority in `folder` if there is none.
 
     All files are for their owner alone (mode 0600). What is there is never overwritten. `labels` are those
-    that an answering party knows, of many; empty for all.
+    that an answering party knows, of many; empty for all. With `renews` the party is there: its next
+    certificate, with a new key and the old mask key and labels, comes into a folder of its own beside it.
 
     Guarantee: keys from the operating system's generator; ECDSA on P-256 for TLS, X25519 for masks.
     Assumes:   the folder is on a disk that only its owner reads.
@@ -65,7 +68,15 @@ def make_certificate(
         raise ValueError(f"Expected a role, one of {', '.join(ROLES)}, got {role!r}.")
     require_claim(labels, role=role)
     place = Path(folder)
-    home = place / name
+    home, mask_key = place / name, new_mask_key()[0]
+    if renews:
+        card, mask_key = read_card(home), read_secret(home / MASK_KEY)
+        if (card.name, card.role) != (name, role) or tuple(labels) not in ((), card.labels):
+            raise ValueError(
+                f"Expected the certificate of {name}, {role}, with the labels that it has in {home}, got "
+                "another: a party keeps its name, its role and its labels. Nothing was written."
+            )
+        home, labels = place / f"{name}-{os.urandom(4).hex()}", card.labels
     if home.exists():
         raise ValueError(
             f"Expected a new folder for the keys of {name!r}, {home} is there. Nothing was written; choose "
@@ -86,10 +97,9 @@ def make_certificate(
         .add_extension(issuer, critical=False)
         .sign(authority_key, hashes.SHA256())
     )
-    secret, _ = new_mask_key()
     home.mkdir(mode=0o700)
     _write(home / KEY, _private_pem(key))
-    _write(home / MASK_KEY, secret.encode() + b"\n")
+    _write(home / MASK_KEY, mask_key.encode() + b"\n")
     _write(home / AUTHORITY, authority.public_bytes(serialization.Encoding.PEM))
     if labels:
         _write(home / LABELS, json.dumps(list(labels)).encode() + b"\n")
@@ -114,7 +124,8 @@ def read_card(home: str | os.PathLike[str]) -> Card:
     labels = json.loads((place / LABELS).read_bytes()) if (place / LABELS).exists() else ()
     pin, mask_key = certificate.fingerprint(hashes.SHA256()).hex(), read_secret(place / MASK_KEY)
     return Card(
-        name, role, pin, public_mask_key(mask_key), certificate.not_valid_after_utc, tuple(labels)
+        name, role, pin, public_mask_key(mask_key), certificate.not_valid_after_utc, tuple(labels),
+        folder=place.name,
     )  # fmt: skip
 
 

@@ -145,10 +145,11 @@ class Engine:
             raise LinkFailed("Expected a vote on a link with an answerer, got it on another link.")
         self.agree("versions", versions())
         self.agree("program", digest)
+        self._read_log()
         compiled = self._compile(program)
         self.agree("compiled program", hashlib.sha256(compiled.code).hexdigest())
-        self._read_log()
         self._execute(program, compiled, {})
+        self._open(program)
         self._check_products(program)  # Nothing private has been put in yet.
         self._compiled[digest] = compiled
 
@@ -159,24 +160,24 @@ class Engine:
     def _compile(self, program: Program) -> Any:
         from spu.utils import frontend
 
-        slots = program.slots
         secret = self._lib.Visibility.VIS_SECRET
         executable, _ = frontend.compile(
             frontend.Kind.JAX,
             build_circuit(program),
-            [np.zeros(slot.shape, dtype=np.int64) for slot in slots],
+            [np.zeros(slot.shape, dtype=np.int64) for slot in program.slots],
             {},
-            [slot.name for slot in slots],
-            [secret] * len(slots),
+            [slot.name for slot in program.slots],
+            [secret] * len(program.slots),
             lambda outputs: [f"outcome{i}" for i in range(len(outputs))],
         )
         return executable
 
-    def run(self, program: Program, inputs: Mapping[str, Integers]) -> Integers | None:
+    def run(self, program: Program, inputs: Mapping[str, Integers], bound_to: str) -> Integers | None:
         """Run a prepared program on this side's inputs; the outcome for the asker, None for the other side.
 
-        The log is checked after the outcome was opened, and a bad one withholds it; before anything private
-        was put in, the same program has run on zeros with a good one.
+        Before any input is put in, both sides compare what the run belongs to (`run_digest`). The log is
+        checked after the outcome was opened, and a bad one withholds it; before anything private was put in,
+        the same program has run on zeros with a good one.
         """
         compiled = self._compiled.get(program_digest(program))
         if compiled is None:
@@ -184,11 +185,14 @@ class Engine:
         own = {slot.name: slot.shape for slot in program.slots if slot.owner == self._side}
         if {name: table.shape for name, table in inputs.items()} != own:
             raise LinkFailed("Expected exactly this side's inputs in their public shapes, got others.")
-        outcome = self._execute(program, compiled, inputs)
+        self.agree("query, parties, terms and program", bound_to)
+        self._execute(program, compiled, inputs)
+        outcome = self._open(program)
         self._check_products(program)
         return outcome
 
-    def _execute(self, program: Program, compiled: Any, inputs: Mapping[str, Integers]) -> Integers | None:
+    def _execute(self, program: Program, compiled: Any, inputs: Mapping[str, Integers]) -> None:
+        """Run a circuit; its inputs are the engine's no longer afterwards, and its outcome is in shares."""
         secret = self._lib.Visibility.VIS_SECRET
         for slot in program.slots:
             # The side that does not own an input knows its shape only, and says so with zeros.
@@ -198,7 +202,8 @@ class Engine:
             )
             self._runtime.set_var(slot.name, shares[self._rank])
         self._runtime.run(compiled)
-        return self._open(program)
+        for slot in program.slots:
+            self._runtime.del_var(slot.name)
 
     def _open(self, program: Program) -> Integers | None:
         """Hand the outcome to the asker: the other side sends its share and learns nothing."""
@@ -216,6 +221,12 @@ class Engine:
         if outcome.shape != program.output_shape:
             raise LinkFailed("Expected an outcome in its public shape, got another one.")
         return outcome.astype(np.int64)
+
+
+def run_digest(query: str, parties: tuple[str, str], terms: str, program: Program) -> str:
+    """Return what one run of a program belongs to: its query, its asker and helper, and the terms."""
+    told = [query, *parties, terms, program_digest(program)]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 
 def versions() -> str:

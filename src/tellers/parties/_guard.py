@@ -623,14 +623,14 @@ class GuardRole(PartyProcess):
                 continue
             if isinstance(task.message, Opened):
                 query = self._guardian.state.queries[task.message.qid]
-                self._mux.expect(query.qid)  # before the asker can know of it
+                self._mux.expect(task.to, query.qid)  # before the asker can know of it
                 connection.work.submit(partial(self._meet, connection, query))
             connection.outbox.put(task.message)
 
     def _need(self, connection: PartyConnection, qid: str, program: DecisionProgram) -> EngineLink:
         """Return the link to an asker, ready for a program."""
         assert connection.lane is not None
-        connection.lane.need(program, lambda: self._mux.take(qid, timeout=self._context.patience))
+        connection.lane.need(program, partial(self._mux.take, connection.channel.peer.name, qid))
         return connection.lane
 
     def _meet(self, connection: PartyConnection, query: Query) -> None:
@@ -645,12 +645,12 @@ class GuardRole(PartyProcess):
                 )
             connection.channel.close()
         finally:
-            self._mux.forget(qid)
+            self._mux.forget(connection.channel.peer.name, qid)
 
     def _finish(self, connection: PartyConnection, task: Finish) -> None:
         program = task.step.program
         try:
-            self._need(connection, task.qid, program).run(program, task.step.inputs())
+            self._need(connection, task.qid, program).run(program, task.step.inputs(), query=task.qid)
         except (TellersError, ValueError, OSError) as error:
             self._tell_of_failure(connection, task.qid, error)
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..errors import LinkFailed, MissingExtra, PeerRefused
+from ..errors import LinkFailed, LinkUnreached, MissingExtra, PeerRefused, TellersError
 from ._engine import require_engine
 from ._messages import Message
 from ._ring import Integers
@@ -38,10 +38,12 @@ def write_message(fd: int, head: Mapping[str, Any], tables: Mapping[str, Integer
     given = {name: np.ascontiguousarray(table, dtype="<i8") for name, table in (tables or {}).items()}
     shapes = {name: list(table.shape) for name, table in given.items()}
     text = json.dumps({"head": dict(head), "tables": shapes}, default=str).encode()  # places become words
-    body = b"".join(table.tobytes() for table in given.values())
-    rest = memoryview(_LENGTHS.pack(len(text), len(body)) + text + body)
-    while rest:
-        rest = rest[os.write(fd, rest) :]
+    lengths = _LENGTHS.pack(len(text), sum(table.nbytes for table in given.values()))
+    # Tables go out from where they are: a copy in bytes could not be wiped.
+    for part in (np.frombuffer(lengths + text, np.uint8), *given.values()):
+        rest = part.reshape(-1).view(np.uint8).data
+        while rest:
+            rest = rest[os.write(fd, rest) :]
 
 
 def read_message(fd: int, *, timeout: float | None) -> tuple[dict[str, Any], dict[str, Integers]]:
@@ -55,28 +57,38 @@ def read_message(fd: int, *, timeout: float | None) -> tuple[dict[str, Any], dic
     tables, start = {}, 0
     for name, shape in said["tables"].items():
         end = start + 8 * math.prod(shape)
-        tables[name] = np.frombuffer(body[start:end], dtype="<i8").astype(np.int64).reshape(shape)
+        # The very bytes that were read, so that whoever wipes a table leaves none of it here.
+        tables[name] = np.frombuffer(body[start:end], dtype="<i8").astype(np.int64, copy=False).reshape(shape)
         start = end
     return said["head"], tables
 
 
-def _read(fd: int, n: int, deadline: float | None, timeout: float | None) -> bytes:
-    parts, missing = [], n
+def wipe(tables: Mapping[str, Integers]) -> None:
+    """Overwrite numbers that are no longer needed."""
+    for table in tables.values():
+        table.fill(0)
+
+
+def _read(fd: int, n: int, deadline: float | None, timeout: float | None) -> bytearray:
+    whole = bytearray(n)
+    missing = memoryview(whole)
+    waiting = select.poll()  # Not `select`, which knows files up to 1023 alone.
+    waiting.register(fd, select.POLLIN)
     while missing:
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        ready, _, _ = select.select([fd], [], [], left)
-        if not ready:
+        if not waiting.poll(None if left is None else 1000 * left):
             raise LinkFailed(f"Expected an answer within {timeout:g} s, got none.")
-        piece = os.read(fd, min(missing, 1 << 20))
-        if not piece:
+        n_read = os.readv(fd, [missing])
+        if not n_read:
             raise EOFError
-        parts.append(piece)
-        missing -= len(piece)
-    return b"".join(parts)
+        missing = missing[n_read:]
+    return whole
 
 
 # --- Engine link ---
 
+Connect = Callable[[float], socket.socket]
+_TRIES: Final = 3
 _WORKER: tuple[str, ...] = ("tellers.parties._worker",)
 _ENDED = {3: "the peer closed the connection", 4: "its party was gone", 255: "the engine gave up on the peer"}
 
@@ -84,19 +96,22 @@ _ENDED = {3: "the peer closed the connection", 4: "its party was gone", 255: "th
 class EngineLink:
     """One end of a secret computation with one peer, in a worker process of its own.
 
-    `connect` returns a connected TCP socket: the asker dials, the others accept. Every `open` calls it again.
-    A link that failed is closed: its worker is dead, whatever the peer still does; `open` starts anew.
+    `connect` returns a connected TCP socket within so many seconds: the asker dials, the others accept. Every
+    `open` calls it, and again if the party at the other end does not prove itself on what it returned, a few
+    times. LinkUnreached says that it never did; nothing private was put in, and anybody on the way may be the
+    cause. A link that failed is closed: its worker is dead, whatever the peer still does; `open` starts anew.
     Commands block, each up to `timeout` seconds, so a party with several links runs each in a thread.
     A link that goes with a connection for messages is opened once, when it is first needed (`need`), with the
-    answerer's `model`, and both ends do the same in order. `traffic` is what the last command took: bytes
-    sent and received inside TLS.
+    answerer's `model`, and both ends do the same in order. `terms` is the hash of what all parties agreed on.
+    `traffic` is what the last command took: bytes sent and received inside TLS.
     """
 
     def __init__(
-        self, side: int, connect: Callable[[], socket.socket] | None, ends: Pinned, *,
+        self, side: int, connect: Connect | None, ends: Pinned, *, terms: str = "",
         model: Mapping[str, Integers] | None = None, timeout: float = 120.0,
     ) -> None:  # fmt: skip
         self._side, self._connect, self._ends, self._timeout = side, connect, ends, timeout
+        self._terms = terms
         self._model, self._prepared = model, set[Program]()
         self._process: subprocess.Popen[bytes] | None = None
         self.was_needed = self._is_over = False
@@ -111,9 +126,19 @@ class EngineLink:
     def open(self, *, timeout: float | None = None) -> None:
         """Start a worker, secure the connection, and join the peer's engine."""
         require_engine()
+        until = time.monotonic() + (self._timeout if timeout is None else timeout)
+        for n_left in range(_TRIES - 1, -1, -1):
+            try:
+                return self._open(until)
+            except LinkUnreached:
+                if not n_left or time.monotonic() >= until or self._is_over:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _open(self, until: float) -> None:
         self.kill()
         assert self._connect is not None
-        with self._connect() as plain:
+        with self._connect(self.left(until)) as plain:
             number = plain.fileno()
             os.set_inheritable(number, True)
             self._process = subprocess.Popen(  # noqa: S603
@@ -126,8 +151,10 @@ class EngineLink:
                 start_new_session=True,  # An interrupt at the keyboard is the party's to handle.
             )
         self._counted = (0, 0)
-        ends = asdict(self._ends)  # keys stay in their folder
-        self._do({"do": "open", "side": self._side, "timeout": self._timeout, **ends}, timeout=timeout)
+        left, ends = self.left(until), asdict(self._ends)  # keys stay in their folder
+        # Half of the time, so that some is left for another connection if this one leads nowhere.
+        told = {"do": "open", "side": self._side, "timeout": self._timeout, "greeting": left / 2, **ends}
+        self._do(told, timeout=left)
 
     def prepare(self, program: Program, *, timeout: float | None = None) -> None:
         """Agree on a program with the peer, compile it, and run it once on zeros; both sides call it."""
@@ -138,18 +165,16 @@ class EngineLink:
         self._do({"do": "model"}, model)
 
     def run(
-        self, program: Program, inputs: Mapping[str, Integers], *, timeout: float | None = None
+        self, program: Program, inputs: Mapping[str, Integers], *, query: str, timeout: float | None = None
     ) -> Integers | None:
         """Run a prepared program on this side's inputs: the outcome for the asker, None for the other side.
 
-        Both sides call it, in the same order.
+        Both sides call it, in the same order, for the same query: that is compared before anything is put in.
         """
-        told = {"do": "run", "program": describe_program(program)}
+        told = {"do": "run", "program": describe_program(program), "query": query, "terms": self._terms}
         return self._do(told, inputs, timeout=timeout).get("outcome")
 
-    def need(
-        self, program: Program, connect: Callable[[], socket.socket], *, until: float | None = None
-    ) -> None:
+    def need(self, program: Program, connect: Connect, *, until: float | None = None) -> None:
         """Make sure that a program can be run; `connect` is called if the link was not needed before.
 
         `until` is when to give up, by `time.monotonic()`; without it each step has the link's time.
@@ -199,8 +224,11 @@ class EngineLink:
                 raise
         if "failed" in reply:
             self.kill()
-            error = MissingExtra if reply.get("kind") == "MissingExtra" else LinkFailed
-            raise error(reply["failed"])
+            kinds: dict[str, type[TellersError]] = {
+                "MissingExtra": MissingExtra,
+                "LinkUnreached": LinkUnreached,
+            }
+            raise kinds.get(reply.get("kind", ""), LinkFailed)(reply["failed"])
         if "n_sent" in reply:
             before, self._counted = self._counted, (reply["n_sent"], reply["n_received"])
             self.traffic = (self._counted[0] - before[0], self._counted[1] - before[1])

@@ -108,7 +108,7 @@ class PartyContext:
 
     @property
     def peers(self) -> list[Peer]:
-        return [Peer(peer.name, peer.role, pin=peer.pin) for peer in self.settings.peers]
+        return [Peer(peer.name, peer.role, peer.pin, peer.next_pin) for peer in self.settings.peers]
 
     def peer(self, name: str) -> Peer:
         return next(peer for peer in self.peers if peer.name == name)
@@ -122,7 +122,7 @@ class PartyContext:
     def link(self, side: int, channel: Channel, *, model: dict[str, Integers] | None = None) -> EngineLink:
         """Return a link to the engine of the party at the other end of a connection, not open yet."""
         ends = Pinned(self.identity, channel.peer)
-        return EngineLink(side, None, ends, model=model, timeout=self.patience)
+        return EngineLink(side, None, ends, terms=self.settings.terms, model=model, timeout=self.patience)
 
     def address(self, name: str) -> str:
         return next(peer.address for peer in self.settings.peers if peer.name == name)

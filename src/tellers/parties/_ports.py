@@ -1,5 +1,6 @@
-"""Loopback ports that are held for an engine, and socket options of connections between parties."""
+"""What parties ask of the operating system: held ports, options of sockets, and memory that nobody reads."""
 
+import ctypes
 import socket
 import sys
 from collections.abc import Iterator
@@ -61,3 +62,24 @@ def stay_alert(plain: socket.socket) -> None:
         if option is not None:
             with suppress(OSError):
                 plain.setsockopt(level, option, value)
+
+
+_PR_SET_DUMPABLE: Final = 4
+
+
+def close_to_others() -> None:
+    """Keep what is in this process's memory out of core dumps, and from other processes of the same user.
+
+    Call it before anything private is read; a program that is started from here has to call it again.
+
+    Guarantee: no core dump; on Linux no ptrace and no /proc/PID/mem for processes of this user.
+    Assumes:   whoever may trace any process (root, CAP_SYS_PTRACE) is trusted; so is swap. On other systems
+               than Linux debuggers of the same user are let in.
+    Reference: prctl(2), PR_SET_DUMPABLE; ptrace(2), "Ptrace access mode checking".
+    """
+    with suppress(ImportError):  # no such limits on this system
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux" and ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "Expected to be closed to other processes, the system refused.")

@@ -98,7 +98,7 @@ class PartyProcess(ABC):
         context = self._context
         self._listener = Listener(
             context.settings.party.listen, context.identity, peers, handle=self._host,
-            engine_connected=self._mux.arrive, limits=context.limits, refused=self._say,
+            mux=self._mux, limits=context.limits, refused=self._say,
         )  # fmt: skip
         for work in (self._watch_the_clock, *background):
             threading.Thread(target=work, daemon=True).start()

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..errors import LinkFailed
+from ..errors import LinkFailed, LinkUnreached
 from ._ports import stay_alert
 
 _HEAD: Final = struct.Struct(">BII")  # kind, stream, number of bytes
@@ -229,6 +229,6 @@ def dial(address: tuple[str, int], *, timeout: float = 20.0) -> socket.socket:
     try:
         return socket.create_connection(address, timeout=timeout)
     except OSError as error:
-        raise LinkFailed(
+        raise LinkUnreached(
             f"Expected a peer at {address[0]}:{address[1]}, got {type(error).__name__}."
         ) from None

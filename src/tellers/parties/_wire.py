@@ -15,10 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from ..errors import LinkFailed, PeerRefused
+from ..errors import LinkUnreached, PeerRefused
 from ._certificates import AUTHORITY, CERTIFICATE, KEY, read_secret, require_name, require_pin
 from ._messages import ROLES, USUAL, Hello, Limits, Message, Role, decode, encode
 from ._ports import stay_alert
+from ._tunnel import dial
 
 # --- Frames ---
 #
@@ -62,23 +63,28 @@ def read_frame(
 # listener, go on. Every wait has a time limit, for the whole of what is waited for and not for each byte of
 # it.
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 _CHUNK: Final = 1 << 16
 _SLICE: Final = 0.25
+ENGINE: Final = b"tlre"
+TOKEN: Final = 16
+_GRANTED: Final = b"\x01"
 _COMPARE: Final = "compare pins, authorities and dates with that party."
 
 
 @dataclass(frozen=True)
 class Peer:
-    """Another party, known by its pin."""
+    """Another party, known by its pin; while it changes its certificate, by that of the next one too."""
 
     name: str
     role: Role
     pin: str
+    next_pin: str = ""
 
     def __post_init__(self) -> None:
         require_name(self.name)
-        require_pin(self.pin, name=self.name)
+        for pin in (self.pin, self.next_pin or self.pin):
+            require_pin(pin, name=self.name)
         if self.role not in ROLES:
             raise ValueError(f"Expected a role, one of {', '.join(ROLES)}, got {self.role!r}.")
 
@@ -130,6 +136,7 @@ class Channel:
 
     def __post_init__(self) -> None:
         self._n_sent = self._n_received = 0
+        self._ahead = b""
         self._sending, self._tls = threading.Lock(), threading.Lock()
         self._is_closed = False
         self._socket.setblocking(False)
@@ -138,15 +145,19 @@ class Channel:
         """Send a message, whole or not at all as far as the other side can tell."""
         until = time.monotonic() + (self.timeout if timeout is None else timeout)
         with self._sending:
-            rest = memoryview(pack_frame(message, self._n_sent))
+            frame = pack_frame(message, self._n_sent)
             self._n_sent += 1
-            while rest:
-                try:
-                    done = self._patiently(partial(self._socket.send, rest[:_CHUNK]), until)
-                except TimeoutError:
-                    self.close()  # what was sent of it cannot be taken back
-                    raise TimeoutError(f"Waited in vain for {self.peer.name} to take a message.") from None
-                rest = rest[done:]
+            self._put(frame, until)
+
+    def _put(self, data: bytes, until: float) -> None:
+        rest = memoryview(data)
+        while rest:
+            try:
+                done = self._patiently(partial(self._socket.send, rest[:_CHUNK]), until)
+            except TimeoutError:
+                self.close()  # what was sent of it cannot be taken back
+                raise TimeoutError(f"Waited in vain for {self.peer.name} to take a message.") from None
+            rest = rest[done:]
 
     def receive(self, *, timeout: float | None = None) -> Message:
         """Return the next message; TimeoutError if none begins in time, and the connection is as it was."""
@@ -173,7 +184,8 @@ class Channel:
         """Return so many bytes; `parts` holds what came of this frame."""
         first, missing = len(parts), n
         while missing:
-            data = self._patiently(partial(self._socket.recv, min(missing, _CHUNK)), until)
+            data, self._ahead = self._ahead[:missing], self._ahead[missing:]
+            data = data or self._patiently(partial(self._socket.recv, min(missing, _CHUNK)), until)
             if not data and parts:
                 raise PeerRefused(
                     "Expected a whole frame, got the end of the connection in the middle of one."
@@ -192,6 +204,41 @@ class Channel:
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
             with suppress(OSError):
                 self._socket.close()
+
+    # What the first bytes inside TLS are says what a connection is for: messages, or an engine.
+
+    def is_for_engine(self, until: float) -> bool:
+        """Look at the first bytes that came; those of a message are kept for whoever reads it."""
+        first = self._take(len(ENGINE), until=until, parts=[])
+        self._ahead = b"" if first == ENGINE else first
+        return first == ENGINE
+
+    def call_engine(self, token: str, until: float) -> socket.socket:
+        """Ask for the peer's engine, and return the connection, in the clear again, if it is expected."""
+        self._put(ENGINE + bytes.fromhex(token), until)
+        self._take(len(_GRANTED), until=until, parts=[])
+        return self._leave_tls(until)
+
+    def token(self, until: float) -> str:
+        """Return what a call for an engine is known by."""
+        return self._take(TOKEN, until=until, parts=[]).hex()
+
+    def grant_engine(self, until: float) -> socket.socket:
+        """Say that a call was expected, and return the connection, in the clear again."""
+        self._put(_GRANTED, until)
+        return self._leave_tls(until)
+
+    def _leave_tls(self, until: float) -> socket.socket:
+        """End TLS on both sides; what comes after its last record is left to whoever reads next.
+
+        Both sides say that they end it, and neither sends anything in between, so that nothing is lost and
+        nobody can cut it short: records are read one by one (no read-ahead), and no ticket follows a
+        handshake here. The worker that is handed the connection proves both parties once more.
+        """
+        self._patiently(self._socket.unwrap, until)
+        plain = socket.socket(fileno=self._socket.detach())
+        plain.setblocking(True)
+        return plain
 
     def fileno(self) -> int:
         """Return the file of the socket, for select and poll; -1 once it is closed."""
@@ -224,7 +271,7 @@ def connect(
 ) -> Channel:
     """Return a connection to a party at an address such as "10.0.0.7:7000", greeted and pinned."""
     host, port = split_address(address)
-    context = identity.context(as_server=False)
+    context, until = identity.context(as_server=False), time.monotonic() + timeout
     try:
         plain = socket.create_connection((host, port), timeout=timeout)
     except TimeoutError:
@@ -233,7 +280,9 @@ def connect(
         raise ConnectionError(
             f"Expected {peer.name} at {address}, got: {error.strerror or error}. Is it running there?"
         ) from None
-    return greeted(plain, context, [peer], identity, limits, timeout, server=False)
+    left = max(0.01, until - time.monotonic())
+    secured, _ = shake_hands(plain, context, [peer], server=False, timeout=left)
+    return greeted(Channel(peer, identity.role, secured, limits, timeout), identity, until, server=False)
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -243,16 +292,11 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def greeted(
-    plain: socket.socket, context: ssl.SSLContext, peers: list[Peer], identity: Identity,
-    limits: Limits, timeout: float, *, server: bool,
-) -> Channel:  # fmt: skip
-    """Shake hands, look at the certificate and exchange greetings, or close the connection and say why."""
-    until = time.monotonic() + timeout
-    secured, peer = shake_hands(plain, context, peers, server=server, timeout=timeout)
-    channel = Channel(peer, identity.role, secured, limits, timeout)
+def greeted(channel: Channel, identity: Identity, until: float, *, server: bool) -> Channel:
+    """Exchange greetings, or close the connection and say why; whoever called speaks first."""
+    peer = channel.peer
     try:
-        greeting = _hello(channel, identity, until)
+        greeting = _hello(channel, identity, until, server=server)
         if not isinstance(greeting, Hello) or greeting.protocol != PROTOCOL or greeting.name != peer.name:
             raise PeerRefused(
                 f"Expected a greeting of {peer.name} by version {PROTOCOL} of the protocol, got another. Run "
@@ -272,9 +316,7 @@ def shake_hands(
     expected = "a party" if server else peers[0].name
     secured: Any = plain
     try:
-        plain.setblocking(False)
-        stay_alert(plain)
-        secured = context.wrap_socket(plain, server_side=server, do_handshake_on_connect=False)
+        secured = secure(plain, context, server=server)
         while True:
             try:
                 secured.do_handshake()
@@ -293,11 +335,24 @@ def shake_hands(
         raise PeerRefused(f"The connection to {expected} was lost before it was greeted.") from None
 
 
-def _hello(channel: Channel, identity: Identity, until: float) -> Message:
+def secure(plain: socket.socket, context: ssl.SSLContext, *, server: bool) -> ssl.SSLSocket:
+    """Put TLS on a connection, if it has none, before any hands are shaken."""
+    if isinstance(plain, ssl.SSLSocket):
+        return plain
+    plain.setblocking(False)
+    stay_alert(plain)
+    return context.wrap_socket(plain, server_side=server, do_handshake_on_connect=False)
+
+
+def _hello(channel: Channel, identity: Identity, until: float, *, server: bool) -> Message:
+    def receive() -> Message:
+        return channel.receive(timeout=max(0.01, until - time.monotonic()))
+
     try:
+        heard = receive() if server else None
         left = max(0.01, until - time.monotonic())
         channel.send(Hello(name=identity.name, protocol=PROTOCOL), timeout=left)
-        return channel.receive(timeout=max(0.01, until - time.monotonic()))
+        return heard or receive()
     except PeerRefused as refusal:
         # In TLS 1.3 one side is done before the other has looked at its certificate.
         raise PeerRefused(f"{refusal} If it refused our certificate: {_COMPARE}") from None
@@ -306,11 +361,12 @@ def _hello(channel: Channel, identity: Identity, until: float) -> Message:
 def _pinned(secured: ssl.SSLSocket, peers: list[Peer]) -> Peer:
     shown = secured.getpeercert(binary_form=True) or b""
     pin = hashlib.sha256(shown).hexdigest()
-    found = next((peer for peer in peers if peer.pin == pin), None)
+    found = next((peer for peer in peers if pin in (peer.pin, peer.next_pin)), None)
     if found is None:
         raise PeerRefused(
             f"Expected a certificate that is pinned here, got one with the pin {pin}. If a party has a new "
-            "certificate, compare its pin with that party and write it into the settings."
+            "certificate, compare its pin with that party and write it into the settings, as next_pin while "
+            "both are in use."
         )
     parts: Any = secured.getpeercert() or {}
     subject = {kind: text for part in parts.get("subject", ()) for kind, text in part}
@@ -370,4 +426,22 @@ class Pinned:
         try:
             return shake_hands(plain, context, [self.peer], server=listens, timeout=timeout)[0]
         except (PeerRefused, TimeoutError) as refusal:
-            raise LinkFailed(str(refusal)) from None
+            raise LinkUnreached(str(refusal)) from None
+
+    def dial_engine(self, address: str, token: str, *, timeout: float) -> socket.socket:
+        """Return a connection to the party's engine, which expects this one: proved, and in the clear again.
+
+        Guarantee: nobody but the party behind the pin sees the token, and it takes it from this party alone.
+        Assumes:   what is sent next is secured again, by the workers at both ends.
+        Reference: RFC 8446, 6.1 (each side of TLS is ended by itself).
+        """
+        until = time.monotonic() + timeout
+        plain = dial(split_address(address), timeout=timeout)
+        secured = self.shake_hands(plain, listens=False, timeout=max(0.01, until - time.monotonic()))
+        channel = Channel(self.peer, self.identity.role, secured, timeout=timeout)
+        try:
+            return channel.call_engine(token, until)
+        except (PeerRefused, TimeoutError) as refusal:
+            channel.close()
+            words = str(refusal) or f"Waited in vain for {self.peer.name} to answer a call for its engine."
+            raise LinkUnreached(words) from None

@@ -18,7 +18,6 @@ from ._engine import require_engine
 from ._guard import FREE, LENT
 from ._ledger import query_price
 from ._link import EngineLink
-from ._listener import dial_engine
 from ._messages import (
     Aborted,
     Accepted,
@@ -35,7 +34,7 @@ from ._messages import (
 from ._policy import PartyContext
 from ._process import require_role
 from ._ring import Integers, ring_sum
-from ._wire import Channel
+from ._wire import Channel, Pinned
 from .programs import ASKER, DecisionProgram
 
 # Of the patience of a phase: whoever is not done by then is left out, before the guardian ends it.
@@ -284,7 +283,7 @@ class _Attempt:
 
     def _meet(self, line: _Line, roster: tuple[str, ...], until: float) -> None:
         program = self._context.decision_program(roster, len(self._encoded))
-        line.lane.need(program, self._dial_engine(self._guardian), until=until)
+        line.lane.need(program, self._dial_engine(line), until=until)
 
     def _ask_one(self, name: str, until: float) -> Integers:
         context, n = self._context, len(self._encoded)
@@ -304,15 +303,17 @@ class _Attempt:
         if not isinstance(answer, Accepted):
             raise PeerRefused(f"Expected 'accepted', got {answer.kind!r}.")
         program = context.vote_program(n)
-        line.lane.need(program, self._dial_engine(name), until=until)
-        share = line.lane.run(program, {"x": self._encoded}, timeout=line.lane.left(until))
+        line.lane.need(program, self._dial_engine(line), until=until)
+        share = line.lane.run(program, {"x": self._encoded}, query=self.qid, timeout=line.lane.left(until))
         if share is None:
             raise LinkFailed("Expected a share from the engine, got none.")
         self._n_bytes += sum(line.lane.traffic)
         return share
 
-    def _dial_engine(self, name: str) -> Callable[[], Any]:
-        return lambda: dial_engine(self._context.address(name), self.qid, timeout=self._context.patience)
+    def _dial_engine(self, line: _Line) -> Callable[[float], Any]:
+        context, peer = self._context, line.channel.peer
+        ends = Pinned(context.identity, peer)
+        return lambda left: ends.dial_engine(context.address(peer.name), self.qid, timeout=left)
 
     def _agree(self, line: _Line, shares: dict[str, Integers]) -> tuple[str, ...]:
         """Say whose shares there are until the guardian agrees; the query is charged by then."""
@@ -342,10 +343,10 @@ class _Attempt:
 
     def _last_step(self, line: _Line, shares: dict[str, Integers]) -> _Opened:
         program = self._context.decision_program(tuple(shares), len(self._encoded))
-        line.lane.need(program, self._dial_engine(self._guardian))
+        line.lane.need(program, self._dial_engine(line))
         codes = program.fresh_codes()
         inputs = program.asker_inputs(ring_sum(shares.values()), codes)
-        outcome = line.lane.run(program, inputs)
+        outcome = line.lane.run(program, inputs, query=self.qid)
         self._n_bytes += sum(line.lane.traffic)
         if outcome is None:
             raise LinkFailed("Expected labels from the engine, got none.")

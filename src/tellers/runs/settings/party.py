@@ -69,6 +69,7 @@ class PeerConfig(Options, title="peer"):
     role: Role = option(..., "What it does.")
     address: str = option("", "Where it listens; empty where it only calls.")
     pin: Text = option(..., "The fingerprint of its certificate.")
+    next_pin: str = option("", "While it changes its certificate: that of the next one; both are good.")
     mask_key: str = option("", "Its public key for masks that cancel; answering parties have one.")
     labels: Labels = option((), "The labels that it knows, of many; empty for all.")
 
@@ -299,7 +300,7 @@ Every option is here with its default; lines that begin with # are comments."""
             if peer.name in seen:
                 yield wrong((*here, "name"), f'Expected each party once, got "{peer.name}" again.')
             seen.add(peer.name)
-            for name, value in (("pin", peer.pin), ("mask_key", peer.mask_key)):
+            for name, value in (("pin", peer.pin), ("next_pin", peer.next_pin), ("mask_key", peer.mask_key)):
                 if value and not _DIGEST.fullmatch(value):
                     words = "Expected 64 hexadecimal digits, as that party's `tellers party certs` printed "
                     yield wrong((*here, name), f"{words}them.")
@@ -363,7 +364,7 @@ def settings_for(
     )  # fmt: skip
     peers = tuple(
         PeerConfig(
-            name=other, role=card["role"], pin=card["pin"],
+            name=other, role=card["role"], pin=card["pin"], next_pin=card.get("next_pin", ""),
             address="" if card["role"] == "asker" else card["address"],
             mask_key=card["mask_key"] if card["role"] == "answerer" else "",
             labels=tuple(card.get("labels", ())),
