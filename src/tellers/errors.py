@@ -80,6 +80,13 @@ class LinkFailed(TellersError, RuntimeError):
     """A secret computation with another party could not start, or did not come to its end."""
 
 
+class LinkUnreached(LinkFailed):
+    """A secret computation did not start: no connection, or none on which the other party proved itself.
+
+    Anybody on the way may be the cause. What fails later is a plain LinkFailed.
+    """
+
+
 class PeerRefused(TellersError, ConnectionError):
     """Another party showed a wrong certificate or sent what does not belong; its connection was closed."""
 

@@ -79,5 +79,5 @@ def test_what_would_be_refused_anyhow_is_refused_at_once(north, said, network):
 
 
 def test_a_sign_of_life(north):
-    assert north._obey(Hello(name="guard", protocol=1)) == [Hello(name="north", protocol=1)]
-    assert north._obey(Closed(qid=QID)) == []
+    assert north._obey(Hello(name="guard", protocol=2)) == [Hello(name="north", protocol=2)]
+    assert north._obey(Closed(qid=QID, charged=True)) == []

@@ -55,7 +55,7 @@ def agree(*answers):
 
 
 def held(*parties):
-    return lambda qid: Held(qid=qid, parties=parties)
+    return lambda qid: Held(qid=qid, parties=parties, lent=False)
 
 
 def agreed(*parties):

@@ -85,7 +85,7 @@ def test_who_gives_no_sign_of_life_is_gone_after_half_of_the_patience():
     assert {message.kind for message in connection.channel.sent} <= {"hello"}
 
 
-@pytest.mark.parametrize("word", [Ready(qid=QID, nonce=QID), Closed(qid=QID)])
+@pytest.mark.parametrize("word", [Ready(qid=QID, nonce=QID), Closed(qid=QID, charged=True)])
 def test_any_word_is_a_sign_of_life(word):
     connection = PartyConnection(Wire("north", "answerer"), None)
     for n in range(100):

@@ -19,7 +19,7 @@ from tellers.parties._messages import Answered, Done, Mask, Out, Ready
 from tellers.privacy.noise import secure, seeded
 from tellers.runs import reprice
 
-from .fake_network import NAMES, FakeNetwork
+from .fake_network import DAYS, NAMES, FakeNetwork
 
 BOTH = pytest.mark.parametrize("pairwise", [True, False], ids=["pairwise", "plain"])
 
@@ -51,7 +51,7 @@ def test_the_entry_says_what_was_asked_and_can_be_priced_again():
     again = reprice(network.ledger.entries())
     np.testing.assert_allclose(again.repriced.values, entry.charged.values)
     assert remembered(network.ledger) == {
-        "used": {qid}, "answered": {"ann": 7}, "last_set": {"ann": NAMES}, "changes": {"ann": 0}
+        "used": {qid}, "answered": {"ann": 7}, "last_set": {"ann": (NAMES, ())}, "marks": {}
     }  # fmt: skip
 
 
@@ -209,7 +209,7 @@ def test_the_failure_table(pairwise, happens, cancelling, plain):
     assert (qid in network.steps) == is_charged
     if is_charged:
         # A tally was summed over the very set that both sides agreed on.
-        parties = network.ledger.entries()[0].event["answering"]
+        parties = network.entries[0].event["answering"]
         total = sum(network.votes[qid, name] for name in parties)
         shares = sum(network.shares[qid, name].astype(object) for name in parties)
         np.testing.assert_array_equal((shares + network.steps[qid].masks) % 2**64, total % 2**64)
@@ -301,9 +301,10 @@ def test_how_often_the_answering_set_changed_is_read_from_the_ledger():
     fewer = NAMES[:2]
     sets = [("ann", NAMES), ("bea", fewer), ("ann", NAMES), ("ann", fewer), ("bea", fewer), ("ann", NAMES)]
     for number, (asker, parties) in enumerate(sets):
-        charge_query(ledger, f"{number:032x}", asker=asker, parties=parties, **asked)
+        day = DAYS[8] if number < 4 else DAYS[9]
+        charge_query(ledger, f"{number:032x}", asker=asker, parties=parties, day=day, **asked)
     state = FakeNetwork(ledger=ledger).guardian.state
-    assert state.changes == {"ann": 2, "bea": 0}
+    assert state.marks == {(DAYS[8], "changed", "ann"): 1, (DAYS[9], "changed", "ann"): 1}
 
 
 def test_seeded_noise_is_refused_by_the_ledger():
@@ -327,7 +328,8 @@ def test_a_party_that_was_never_asked_says_so():
     network.wait(31)
     assert "not for it to choose" in network.last().why
     assert network.charged == []
-    assert network.guardian.state.strikes == {"ann": 1}
+    assert network.marks("breach", "ann") == 1
+    assert "ann broke a rule. It left out west, by their word ready or never asked." in network.said
 
 
 def test_strikes_end_an_asker_and_nobody_else():
@@ -336,7 +338,7 @@ def test_strikes_end_an_asker_and_nobody_else():
         network.query(claim=NAMES[1:])
         assert "not for it to choose" in network.last().why
     network.open()
-    assert "too often" in network.last().why
+    assert "ann is suspended until tomorrow (UTC): 2 breaches of the rules" in network.last().why
     network.query("bea")
     assert len(network.charged) == 1
 
@@ -355,7 +357,7 @@ def test_the_answering_set_may_change_so_often_and_no_more():
 
     told = [without(name) for name in ("", "west", "", "west")]
     assert network.charged == told[:3]
-    assert "more than 2 times" in network.last().why
+    assert "more than 2 times today" in network.last().why
     assert without("") in network.charged  # the same set as before goes on
 
 
@@ -561,9 +563,9 @@ class Session(RuleBasedStateMachine):
         assert sorted(network.charged) == sorted(network.steps)
         assert network.ledger.accountant.epsilon(network.ledger.spent) <= self.budget
         for asker, quota in network.rules.quotas.items():
-            asked = [e for e in network.ledger.entries() if e.event["asker"] == asker]
+            asked = [e for e in network.entries if e.event["asker"] == asker]
             assert sum(e.event["n_queries"] for e in asked) <= quota
-        for entry in network.ledger.entries():
+        for entry in network.entries:
             parties = entry.event["answering"]
             assert len(parties) >= network.rules.session.quorum
             step = network.steps[entry.key]

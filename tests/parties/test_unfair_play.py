@@ -14,7 +14,7 @@ from tellers.parties._messages import Aborted, Out, Question
 from tellers.parties._policy import PartyContext
 from tellers.runs.settings.party import HardeningConfig, example_settings
 
-from .fake_network import NAMES, PROGRAM, TERMS, FakeNetwork
+from .fake_network import DAYS, NAMES, PROGRAM, TERMS, FakeNetwork
 
 OTHERS = tuple(name for name in NAMES if name != "north")
 
@@ -27,8 +27,7 @@ def test_a_party_that_cannot_pay_is_left_out_before_the_set_is_fixed():
     assert network.ledger.entries()[0].event["answering"] == list(OTHERS)
     assert {name for name, _ in network.masks_sent} == set(OTHERS)
     # What refuses is no broken link: nobody is blamed for it.
-    assert network.guardian.state.changes == {"ann": 0}
-    assert network.guardian.state.strikes == {}
+    assert network.guardian.state.marks == {}
 
 
 def test_what_is_under_way_is_counted_too():
@@ -71,7 +70,7 @@ def test_a_budget_that_another_process_used_up_ends_the_query_after_masks_were_l
 
 
 def test_an_asker_that_leaves_when_masks_were_asked_for_pays_for_it():
-    network = FakeNetwork(policy={"max_strikes": 2, "quotas": {"ann": 7, "bea": 100}})
+    network = FakeNetwork(policy={"max_wasted_per_day": 4, "quotas": {"ann": 7, "bea": 100}})
     for n_left in (1, 2):
         network.lost = {"west"}
         qid = network.open()
@@ -83,14 +82,14 @@ def test_an_asker_that_leaves_when_masks_were_asked_for_pays_for_it():
         assert network.guardian.state.queries[qid].phase == "masking"
         network.follow(network.guardian.left("ann"))
         network.guardian.joined("ann")
-        assert network.guardian.state.strikes == {"ann": n_left}
+        assert network.marks("wasted", "ann") == 2 * n_left
         assert network.guardian.state.answered == {"ann": 2 * n_left}
     network.open()
-    assert "left when masks were lent" in network.last().why
+    assert "ann is suspended until tomorrow (UTC): 4 queries ended by it" in network.last().why
     # Others are answered as before.
     network.lost = set()
     network.done(network.query("bea"), "bea")
-    assert network.guardian.state.strikes == {"ann": 2}
+    assert network.marks("wasted", "bea") == 0
 
 
 @pytest.mark.parametrize("pairwise", [True, False])
@@ -98,7 +97,7 @@ def test_an_asker_that_leaves_earlier_pays_nothing(pairwise):
     network = FakeNetwork(pairwise=pairwise)
     network.open()
     network.follow(network.guardian.left("ann"))
-    assert (network.guardian.state.strikes, network.guardian.state.answered) == ({}, {})
+    assert (network.guardian.state.marks, network.guardian.state.answered) == ({}, {})
 
 
 def test_links_that_fail_for_the_same_party_again_and_again_are_changes():
@@ -114,13 +113,19 @@ def test_links_that_fail_for_the_same_party_again_and_again_are_changes():
         network.answered(qid, OTHERS)
         if n < 3:
             assert network.ledger.entries()[-1].event["left_out"] == ["north"]
-            assert network.guardian.state.changes == {"ann": n + 1}
+            assert network.marks("changed", "ann") == n + 1
+            assert "ann is answered by another set than before, without north" in network.said[-1]
             network.done(qid)
     assert "left out a connected party, more than 3 times" in network.last().why
     assert len(network.charged) == 3
     # Read from the ledger by a guardian that begins anew.
     again = Guardian(network.rules, network.mechanism, network.ledger, network.guardian.noise)
-    assert again.state.changes == {"ann": 3}
+    assert again.state.marks == network.guardian.state.marks
+    # The next day it may change again: nobody is locked out for good.
+    network.day = DAYS[10]
+    assert network.marks("changed", "ann") == 0
+    network.done(network.query(parties=OTHERS, failing=("north",)))
+    assert len(network.charged) == 4
 
 
 def test_who_is_gone_is_not_counted_as_left_out():
