@@ -1,6 +1,7 @@
 """A whole session without a socket: guardian, answering parties and askers exchange messages by hand."""
 
 import secrets
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +13,7 @@ from tellers.parties._guard import Finish, Guardian, Note, Send
 from tellers.parties._hardening import new_mask_key, pair_keys
 from tellers.parties._last_step import decide
 from tellers.parties._ledger import marked, remembered
-from tellers.parties._messages import Accepted, Answered, Done, Open, Question
+from tellers.parties._messages import Accepted, Answered, Done, Open, Out, Question
 from tellers.parties._policy import Policy
 from tellers.parties._ring import ring_scaled, ring_sum
 from tellers.runs.settings.party import HardeningConfig, PartyLimitsConfig, SessionConfig
@@ -45,7 +46,10 @@ def pairs_of(name: str) -> dict[str, bytes]:
 
 @dataclass
 class FakeNetwork:
-    """Parties that talk until nobody has anything to say; `lost` holds those that hear and say nothing."""
+    """Parties that talk until nobody has anything to say; `lost` holds those that hear and say nothing.
+
+    Those in `breaking` say that they are ready, and are out when masks are asked for.
+    """
 
     pairwise: bool = True
     mechanism: object = field(default_factory=lambda: GNMax(sigma=2.0))
@@ -74,7 +78,7 @@ class FakeNetwork:
         }  # fmt: skip
         self.heard = {"ann": [], "bea": []}
         self.steps, self.refusals = {}, []
-        self.lost, self.masks_sent = set(), []
+        self.lost, self.breaking, self.masks_sent = set(), set(), []
         self.shares, self.votes = {}, {}
 
     def open_guardian(self):
@@ -124,6 +128,8 @@ class FakeNetwork:
         state, policy, said = self.states[name], self.policies[name], []
         if message.kind == "expect":
             state, said = answerer.expect(policy, state, message, now=self.now)
+        elif message.kind == "roll" and name in self.breaking:
+            state, said = answerer.forget(state, message.qid), [Out(qid=message.qid, why="refused")]
         elif message.kind == "roll":
             state, said = answerer.lend_mask(
                 policy, state, message, noise=noise.secure(), ledger=self.books[name],
@@ -155,6 +161,8 @@ class FakeNetwork:
 
     def ask(self, qid, name, asker="ann", n_queries=2, *, deliver=True):
         """Ask one party, compute its share in the clear, and return whether the asker has it."""
+        if name not in self.lost and qid not in self.states[name].used:
+            return False  # the guardian has announced no such query
         asked = Question(
             qid=qid, n_queries=n_queries, n_features=4, n_outputs=3, program=PROGRAM, terms=TERMS
         )
@@ -185,7 +193,8 @@ class FakeNetwork:
         for name in failing:
             self.ask(qid, name, asker, n_queries, deliver=False)
             self.fail(qid, name, why)
-        held = [name for name in parties if self.ask(qid, name, asker, n_queries)]
+        roster = getattr(self.last(asker), "roster", ())
+        held = [name for name in parties if name in roster and self.ask(qid, name, asker, n_queries)]
         self.answered(qid, held if claim is None else claim, asker)
         return qid
 
@@ -210,9 +219,17 @@ class FakeNetwork:
         """Return what the guardian counts against a party today."""
         return marked(self.guardian.state.marks, what, name, self.day)
 
-    def lost(self, name, asker=None):
+    def n_lost(self, name, asker=None):
         """Return how many queries a party lost today, by its own count."""
         return marked(self.states[name].marks, "lost", asker, self.day)
+
+    def truly_lost(self, name):
+        """Return what is on a party's books and came to no label, by day and asker, as the guardian knows it."""
+        charged, lost = set(self.charged), Counter()
+        for entry in self.books[name].entries():
+            if entry.key not in charged:
+                lost[entry.event["day"], entry.event["asker"]] += entry.event["n_queries"]
+        return lost
 
     def tally(self, qid, parties=NAMES):
         return sum(self.votes[qid, name] for name in parties)
