@@ -224,7 +224,7 @@ class FakeNetwork:
         return marked(self.states[name].marks, "lost", asker, self.day)
 
     def truly_lost(self, name):
-        """Return what is on a party's books and came to no label, by day and asker, as the guardian knows it."""
+        """Return what is on a party's books and came to no label, by day and asker."""
         charged, lost = set(self.charged), Counter()
         for entry in self.books[name].entries():
             if entry.key not in charged:

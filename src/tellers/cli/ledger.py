@@ -127,6 +127,7 @@ def row(entry: "Entry", delta: float, start: int | None = None) -> dict[str, Any
     release, own = entry.release, delta_of(entry.charged)
     n_queries = entry.event.get("n_queries", None if release is None else len(release))
     outcome = "settled" if release is not None else "overran"
+    is_note = "note" in entry.event and not entry.reserved.values.any()
     return {
         "key": entry.key,
         "mechanism": entry.event.get("mechanism"),
@@ -139,8 +140,8 @@ def row(entry: "Entry", delta: float, start: int | None = None) -> dict[str, Any
         **(
             {"delta": own, "passed": None if release is None else bool(release.answered.any())} if own else {}
         ),
-        **({"note": entry.event["note"]} if "note" in entry.event else {}),
-        "state": outcome if entry.is_settled else "note" if "note" in entry.event else "open",
+        **({"note": str(entry.event["note"])} if is_note else {}),
+        "state": outcome if entry.is_settled else "note" if is_note else "open",
         "accounts": {name: epsilon_of(paid.charged, delta) for name, paid in entry.also.items()},
     }
 

@@ -252,7 +252,8 @@ def ask(
     """Have rows labelled by parties that never see them, and say what it cost.
 
     What fails before it cost anybody is tried again under a new id. What fails afterwards is not: it is on
-    the books of parties that lent a mask, or may have been charged; who failed is told. Labels that were paid for are written in any case, batch by batch.
+    the books of parties that lent a mask, or may have been charged; who failed is told. Labels that were paid
+    for are written in any case, batch by batch.
 
     If it is interrupted, run the same command again: it goes on where it stopped, with what FILE.asked beside
     the labels remembers. Rows that may have been charged and have no labels are told, and asked again only
