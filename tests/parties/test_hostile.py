@@ -358,6 +358,6 @@ def test_a_subset_of_the_askers_choice(network, ann, monkeypatch):
                         sly.ask(network.rows(N), n_retries=0)
             # After three strikes it gets no answer at all, not even to a query in order.
             with pytest.raises(
-                RoundAborted, match="sly is suspended until tomorrow .*: 3 breaches of the rules"
+                RoundAborted, match=r"sly is suspended until tomorrow .*: 3 breaches of the rules"
             ):
                 sly.ask(network.rows(N), n_retries=0)
