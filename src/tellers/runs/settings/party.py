@@ -158,6 +158,14 @@ class PartyLimitsConfig(Options, title="limits"):
     )
     max_lost_per_day: int = option(2000, "answerer: the same, for all askers.", ge=1)
 
+    def _rules(self, whole: Any) -> Iterator[Problem]:
+        for name in ("max_lost_per_asker", "max_lost_per_day"):
+            if whole.party.role == "answerer" and getattr(self, name) < whole.session.max_queries:
+                words = (
+                    f"Expected at least a batch, {whole.session.max_queries} queries, or none is answered."
+                )
+                yield wrong(f"limits.{name}", words, "session.max_queries")
+
 
 class BooksConfig(Options, title="ledger"):
     """guardian, answerer: the books on which every query is before it is answered, each its own."""
