@@ -597,15 +597,12 @@ class Guardian:
     def _charge(self, query: Query) -> list[Task]:
         """Charge a query, then draw the noise; masks are added up and forgotten by then."""
         parties, close_it = query.parties, partial(close, self.policy, self.state, query, now=self.clock())
-        more: dict[str, Any] = {
-            "day": self.policy.today(),
-            "left_out": list(query.left_out),
-            "excused": list(query.excused),
-        }
+        names: dict[str, Any] = {"left_out": list(query.left_out), "excused": list(query.excused)}
         try:
             charge_query(
                 self.ledger, query.qid, mechanism=self.mechanism, noise=self.noise, n_queries=query.n_queries,
-                asker=query.asker, parties=parties, **{name: said for name, said in more.items() if said},
+                asker=query.asker, parties=parties, day=self.policy.today(),
+                **{what: named for what, named in names.items() if named},
             )  # fmt: skip
         except OSError:
             cost = "If it was written after all, the query stays charged."
