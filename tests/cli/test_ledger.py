@@ -131,6 +131,19 @@ def test_list_shows_questions_and_can_be_narrowed(tellers, old):
     assert "student/nobody" in err
 
 
+def test_a_note_of_confidential_rounds_is_shown_as_one(tellers, tmp_path):
+    from tellers.parties._ledger import write_note
+
+    words = "west said Ready, and lent no mask when it was asked for (gone)."
+    with SqliteLedger(tmp_path / "notes.db", Accountant(Budget(epsilon=1.0, delta=1e-5))) as ledger:
+        write_note(ledger, "1" * 32, words, day="2026-03-09", what="wasted", blamed=["west"], n_queries=2)
+    [entry] = json.loads(tellers("list", "notes.db", "--json")[1])["entries"]
+    assert (entry["state"], entry["note"], entry["charged"]) == ("note", words, 0.0)
+    assert "west said Ready" in " ".join(tellers("list", "notes.db")[1].split())
+    assert tellers("verify", "notes.db")[0] == tellers("reprice", "notes.db")[0] == 0
+    assert json.loads(tellers("status", "notes.db", "--json")[1])["spent"] == 0.0
+
+
 def test_verify_finds_a_changed_file_and_a_lost_line(tellers, old):
     code, out, _ = tellers("verify", old)
     assert code == 0

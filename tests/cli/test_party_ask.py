@@ -18,6 +18,7 @@ from tellers.cli.party_ask import Journal, journal_of
 from tellers.errors import RoundAborted
 from tellers.mechanisms import GNMax
 from tellers.parties import ask
+from tellers.parties._guard import LENT
 from tellers.parties._ledger import query_price
 
 from .test_party import make, run
@@ -57,8 +58,10 @@ class Teller:
             raise KeyboardInterrupt
         if word == "lost":
             raise RoundAborted("The guardian is gone. It may have been charged, and is not tried again.")
-        if word in ("free", "retried"):
+        if word in ("free", "retried", "lent"):
             note(qid, False)
+            if word == "lent":
+                raise RoundAborted(f"west said Ready, and lent no mask when it was asked for (gone). {LENT}")
             if word == "free":
                 raise RoundAborted("Quorum missed. Nothing was charged.")
             qid = os.urandom(16).hex()
@@ -119,6 +122,16 @@ def test_an_interrupted_file_goes_on_where_it_stopped(tmp_path, teller):
     code, _, err = teller()
     assert code == 2
     assert "is there" in " ".join(err.split())
+
+
+def test_what_stays_on_others_books_is_told_with_its_price(teller):
+    code, out, err = teller(script=["labels", "lent"])
+    assert code == 2
+    price = query_price(GNMax(sigma=8.0), 10).epsilon(1e-5)
+    told = json.loads(out)
+    assert f"on their own books. That is epsilon {price:.3g} each." in told["error"]
+    assert "west said Ready" in " ".join(err.split())
+    assert (told["n_labelled"], told["n_lost"]) == (10, 0)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="files have other permissions there")

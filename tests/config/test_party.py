@@ -68,6 +68,13 @@ WRONG = [
     ("asker", 'name = "gnmax"', 'name = "confident"', "mechanism.name", "2^63"),
     ("asker", "quorum = 2", "quorum = 9", "session.quorum", "from 2 to 3"),
     ("asker", "quorum = 2", "quorum = 1", "session.quorum", "from 2 to 3"),
+    (
+        "answerer",
+        "max_lost_per_asker = 500",
+        "max_lost_per_asker = 99",
+        "limits.max_lost_per_asker",
+        "at least a batch, 100 queries",
+    ),
     ("asker", "n_outputs = 3", "n_outputs = 1", "session.n_outputs", "at least 2"),
     ("asker", "sigma = 8.0", "sigma = 8.0\nthreshold = 3", "mechanism.threshold", "threshold too"),
     ("guardian", 'url = "ledger.db"', 'url = ""', "ledger.url", "books of this guardian"),

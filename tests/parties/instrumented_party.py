@@ -6,6 +6,7 @@ last step into a folder as QID.npz, and whoever reads that can undo the privacy 
 sends a kind of message, or when it has received one, for the third time. `before:run`, `after:run` and
 `before:need` are steps of the engine, and `after:charge` is the moment at which the ledger has a query. With
 `freeze:` before it, the process is stopped at the step (SIGSTOP) and goes on when it is told to (SIGCONT).
+With `drain` an answering party says that it is ready, and is out whenever masks are asked for.
 """
 
 import os
@@ -19,6 +20,7 @@ import numpy as np
 from tellers.parties import AskRole, _answer, _guard
 from tellers.parties._answer import AnswerRole
 from tellers.parties._link import EngineLink
+from tellers.parties._messages import Out
 from tellers.parties._wire import Channel
 from tellers.runs import read_party
 from tellers.testing._real_round import NoiseRecorder, say, say_address
@@ -92,8 +94,14 @@ def take_step(step: str) -> None:
     """Die at a step, or freeze there, if there is one."""
     if step.startswith("freeze:"):
         die_at(step.removeprefix("freeze:"), die=freeze)
+    elif step == "drain":
+        _answer.lend_mask = _refuse_to_lend
     elif step:
         die_at(step)
+
+
+def _refuse_to_lend(policy: Any, state: Any, message: Any, **_: Any) -> Any:
+    return _answer.forget(state, message.qid), [Out(qid=message.qid, why="refused")]
 
 
 def _around(owner: Any, name: str, when: str, reached: Callable[[], None]) -> None:

@@ -189,7 +189,7 @@ class ThreadNetwork(ProcessNetwork):
 def charged(network, name="guard"):
     """Return how many queries each entry of a party's books is for."""
     with open_ledger(network.folder / name / "ledger.db") as ledger:
-        return [entry.event["n_queries"] for entry in ledger.entries()]
+        return [entry.event["n_queries"] for entry in ledger.entries() if "note" not in entry.event]
 
 
 def compare(network, asker, n, *, parties=None):

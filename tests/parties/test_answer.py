@@ -9,8 +9,11 @@ import pytest
 pytest.importorskip("cryptography")
 pytest.importorskip("skops")
 
-from tellers.parties._answer import AnswerRole
-from tellers.parties._messages import Closed, Expect, Hello, Question
+from tellers.errors import LinkFailed, LinkUnreached
+from tellers.ledger import open_ledger
+from tellers.parties._answer import AnswerRole, delivered
+from tellers.parties._ledger import remembered
+from tellers.parties._messages import Closed, Expect, Hello, Question, Roll
 from tellers.parties._policy import PartyContext
 from tellers.parties._wire import PROTOCOL
 
@@ -79,6 +82,38 @@ def test_what_would_be_refused_anyhow_is_refused_at_once(north, said, network):
     assert time.monotonic() - start < 20.0
 
 
+@pytest.mark.parametrize(
+    ("error", "why"), [(LinkUnreached("Nobody there."), "unreached"), (LinkFailed("Gone."), "failed")]
+)
+def test_a_link_that_nobody_proved_themselves_on_is_told_apart(north, said, monkeypatch, error, why):
+    question, coming = said
+    told, sent = [], []
+
+    def need(*_):
+        raise error
+
+    north._obey(coming)
+    monkeypatch.setattr(north, "_tell", told.extend)
+    channel = SimpleNamespace(peer=SimpleNamespace(name="ann"), send=sent.append)
+    assert not north._vote(channel, SimpleNamespace(need=need), question)
+    assert [word.kind for word in sent] == ["accepted"]
+    assert [(word.qid, word.why) for word in told] == [(QID, why)]
+
+
+def test_what_went_on_is_written_down_when_it_stops(north, said, network):
+    question, coming = said
+    north._obey(coming)
+    north._consider("ann", question)
+    north._state, [ready] = delivered(north._state, QID)
+    nonces = {"east": "2" * 32, "north": ready.nonce}
+    assert [word.kind for word in north._obey(Roll(qid=QID, nonces=nonces))] == ["mask"]
+    north._obey(Closed(qid=QID, charged=True))
+    north.stop()
+    with open_ledger(network.folder / "north" / "ledger.db") as ledger:
+        assert not any(n for (_, what, _), n in remembered(ledger)["marks"].items() if what == "lost")
+        assert [entry.key == QID for entry in ledger.entries()] == [True, False]
+
+
 def test_a_sign_of_life(north):
     assert north._obey(Hello(name="guard", protocol=1)) == [Hello(name="north", protocol=PROTOCOL)]
-    assert north._obey(Closed(qid=QID)) == []
+    assert north._obey(Closed(qid=QID, charged=True)) == []

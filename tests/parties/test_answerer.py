@@ -7,10 +7,11 @@ pytest.importorskip("cryptography")
 
 from tellers.errors import PeerRefused
 from tellers.parties import _answer as answerer
-from tellers.parties._messages import Expect, Question, Roll
+from tellers.parties._ledger import marked
+from tellers.parties._messages import Closed, Expect, Question, Roll
 from tellers.privacy.noise import secure
 
-from .fake_network import NAMES, PROGRAM, TERMS, FakeNetwork, pairs_of, policy_of
+from .fake_network import DAYS, NAMES, PROGRAM, TERMS, FakeNetwork, pairs_of, policy_of
 
 QID = "1" * 32
 
@@ -50,6 +51,79 @@ def test_questions_that_are_refused(other, words):
     assert not state.queries
     # The same id is not tried again with better words.
     assert answerer.question(policy(), state, "ann", asked(), now=0.0)[1].kind == "refused"
+
+
+# --- What may be lost. ---
+
+
+def lose(network, n=1, asker="ann"):
+    """Let queries end after masks were lent."""
+    network.breaking = {"west"}
+    for _ in range(n):
+        network.query(asker)
+    network.breaking = set()
+
+
+@pytest.fixture
+def patient():
+    """A guardian that lets everything happen, and parties that may lose 4 queries for an asker, 6 in all."""
+    limits = {"max_lost_per_asker": 4, "max_lost_per_day": 6}
+    return FakeNetwork(policy={"max_wasted_per_day": 10**6}, answerers={"quorum": 2, **limits})
+
+
+def test_what_is_lost_stays_within_the_operators_quota(patient):
+    lose(patient, 20)
+    lose(patient, 20, "bea")
+    for name in ("east", "north", "south"):
+        assert patient.truly_lost(name) == {(patient.day, "ann"): 4, (patient.day, "bea"): 2}
+    asked = Question(qid=QID, n_queries=1, n_features=4, n_outputs=3, program=PROGRAM, terms=TERMS)
+    for asker, words in (("ann", "At most 4 queries of ann"), ("bea", "At most 6 queries in all")):
+        policy, state = patient.policies["north"], patient.states["north"]
+        said = answerer.question(policy, state, asker, asked, now=0.0)[1].why
+        assert said == f"{words} may be lost or on their way here in a day (UTC)."
+    # A restart forgets nothing, and the next day is another.
+    patient.restart("north")
+    assert (patient.n_lost("north", "ann"), patient.n_lost("north")) == (4, 6)
+    patient.day = DAYS[10]
+    lose(patient, 20)
+    assert patient.truly_lost("north")[DAYS[10], "ann"] == 4
+
+
+def test_what_went_on_is_not_lost_after_a_restart_too(patient):
+    for _ in range(10):
+        patient.done(patient.query())
+        assert patient.n_lost("north") == 0
+    assert len(patient.charged) == 10
+    patient.restart("north")
+    assert patient.n_lost("north") == 2  # the last: it was not written down yet that it went on
+    patient.done(patient.query())
+    patient.restart("north")
+    assert patient.n_lost("north") == 4
+    assert patient.n_lost("east") == 0
+    went_on = [entry.event["went_on"] for entry in patient.books["east"].entries()]
+    assert went_on == [[], *([qid] for qid in patient.charged[:-1])]
+
+
+def test_what_is_under_way_counts_before_a_mask_is_lent(patient):
+    first, second = patient.open(), patient.open()
+    third = patient.open()
+    assert [patient.ask(qid, "north") for qid in (first, second, third)] == [True, True, False]
+
+
+def test_a_guardian_that_says_nothing_leaves_queries_lost():
+    rules = policy(pair_keys=pairs_of("north"))
+    state, nonce, _ = ready(rules)
+    told = Roll(qid=QID, nonces={"east": "2" * 32, "north": nonce})
+    state, [lent] = answerer.roll(rules, state, told, noise=secure())
+    assert lent.kind == "mask"
+    assert marked(state.marks, "lost", "ann", policy().today()) == 2
+    silent = answerer.alone(state)
+    assert marked(silent.marks, "lost", "ann", policy().today()) == 2
+    for charged, n in ((False, 2), (True, 0)):
+        told = answerer.closed(state, Closed(qid=QID, charged=charged))
+        assert marked(told.marks, "lost", "ann", policy().today()) == n
+        again = answerer.closed(told, Closed(qid=QID, charged=True))
+        assert again.marks == told.marks  # it is told once
 
 
 def test_strangers_and_too_many_at_once():

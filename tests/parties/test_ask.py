@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("cryptography")
 
 from tellers.errors import PeerRefused, RoundAborted
-from tellers.parties import AskRole
-from tellers.parties._guard import FREE
+from tellers.parties import AskRole, ask
+from tellers.parties._guard import FREE, LENT
 from tellers.parties._messages import Aborted, Agreed, Held
 from tellers.parties.ask import _Attempt
 from tellers.runs.settings.party import example_settings
@@ -55,7 +55,7 @@ def agree(*answers):
 
 
 def held(*parties):
-    return lambda qid: Held(qid=qid, parties=parties)
+    return lambda qid: Held(qid=qid, parties=parties, lent=False)
 
 
 def agreed(*parties):
@@ -95,3 +95,31 @@ def test_a_guardian_that_says_nothing_may_have_charged():
 
 def test_a_set_with_somebody_else_in_it_is_refused_and_counts_as_charged():
     assert agree(agreed("east", "north"))[:2] == (PeerRefused, [True])
+
+
+@pytest.mark.parametrize(("lent", "words"), [(True, LENT), (False, FREE)])
+def test_a_guardian_that_is_gone_after_masks_were_lent_is_not_asked_again(monkeypatch, lent, words):
+    attempts = []
+
+    def line(asker, name):
+        attempts.append(name)
+        answers = [lambda qid: Held(qid=qid, parties=("north", "south"), lent=lent), "gone"]
+        channel = Guardian(*answers, notes=[True])
+        return SimpleNamespace(channel=channel)
+
+    monkeypatch.setattr(ask, "require_engine", lambda: None)
+    monkeypatch.setattr(ask.time, "sleep", lambda _: None)
+    monkeypatch.setattr(AskRole, "_line", line)
+    monkeypatch.setattr(_Attempt, "_open", lambda attempt, line: None)
+    monkeypatch.setattr(_Attempt, "_collect", lambda attempt, line, opened: SHARES)
+    real = _Attempt._hear
+
+    def hear(attempt, line, until):
+        line.channel.answers[0] = line.channel.answers[0](attempt.qid)
+        return real(attempt, line, until)
+
+    monkeypatch.setattr(_Attempt, "_hear", hear)
+    with AskRole(example_settings("asker")) as asker, pytest.raises(RoundAborted) as told:
+        asker.ask([[0.0, 0.0, 0.0, 0.0]])
+    assert f"The connection to guard was lost. {words}" in str(told.value)
+    assert len(attempts) == (1 if lent else 3)

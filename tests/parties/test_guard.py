@@ -8,10 +8,11 @@ import pytest
 pytest.importorskip("cryptography")
 
 from tellers import Accountant, Budget, MemoryLedger
-from tellers.errors import LinkFailed
+from tellers.errors import LinkFailed, PeerRefused
 from tellers.parties import _guard as guard
 from tellers.parties._guard import GuardRole, PartyConnection
 from tellers.parties._messages import Closed, Done, Ready
+from tellers.parties._wire import PeerLost
 from tellers.runs.settings.party import example_settings
 
 QID = "1" * 32
@@ -46,6 +47,7 @@ def told(monkeypatch):
         assert connection.channel.is_closed
         return said
 
+    fail.role, fail.said = role, said
     return fail
 
 
@@ -55,6 +57,53 @@ def says_done(connection):
 
 def leaves(connection):
     connection.has_left = True
+
+
+# --- Who broke a rule, and who was lost. ---
+
+
+@pytest.fixture
+def north(told):
+    """Return what hosts a connection of an answering party that ends with an error; and what came of it."""
+    role, said = told.role, told.said
+
+    def end(error):
+        wire = Wire("north", "answerer")
+        wire.receive = lambda *, timeout: (_ for _ in ()).throw(error)
+        role._host(wire)
+        assert wire.is_closed
+        return said[-2:], sum(role._guardian.state.marks.values())
+
+    end.role, end.said = role, said
+    return end
+
+
+@pytest.mark.parametrize(
+    "error", [PeerLost("north closed the connection."), TimeoutError("Waited in vain for north to speak.")]
+)
+def test_who_is_lost_broke_no_rule(north, error):
+    for _ in range(5):
+        assert north(error) == (["north is connected.", str(error)], 0)
+    assert north.role._ledger.entries() == []
+
+
+def test_who_breaks_rules_is_named_and_suspended_and_a_restart_knows_it(north):
+    error = PeerRefused("Expected a header that is JSON, each name once, got something else.")
+    for n in range(1, 6):
+        said, count = north(error)
+        assert f"north broke a rule. {error}" in said
+        assert count == min(n, 3)  # the ledger does not grow for ever
+    notes = [entry.event for entry in north.role._ledger.entries()]
+    assert [(note["what"], note["blamed"], note["note"]) for note in notes] == [
+        ("breach", ["north"], f"north broke a rule. {error}")
+    ] * 3
+    words = "north is suspended until tomorrow (UTC): 3 breaches of the rules, and max_strikes is 3."
+    assert words in north.said
+    later = []
+    again = GuardRole(example_settings("guardian"), ledger=north.role._ledger, say=later.append)
+    again._serve = lambda peers: None
+    again.start()
+    assert later == [words]
 
 
 def test_an_asker_that_is_done_may_hang_up_without_a_word_in_the_log(told):
@@ -85,7 +134,7 @@ def test_who_gives_no_sign_of_life_is_gone_after_half_of_the_patience():
     assert {message.kind for message in connection.channel.sent} <= {"hello"}
 
 
-@pytest.mark.parametrize("word", [Ready(qid=QID, nonce=QID), Closed(qid=QID)])
+@pytest.mark.parametrize("word", [Ready(qid=QID, nonce=QID), Closed(qid=QID, charged=True)])
 def test_any_word_is_a_sign_of_life(word):
     connection = PartyConnection(Wire("north", "answerer"), None)
     for n in range(100):

@@ -15,9 +15,9 @@ from tellers.parties._wire import Channel, Peer, pack_frame
 
 QID, DIGEST = "0123456789abcdef" * 2, "0123456789abcdef" * 4
 ALL = [
-    m.Hello(name="north", protocol=1),
+    m.Hello(name="north", protocol=2),
     m.Open(qid=QID, n_queries=100, program=DIGEST, terms=DIGEST),
-    m.Opened(qid=QID, roster=("north", "south"), seconds=30.0),
+    m.Opened(qid=QID, roster=("north", "south"), suspended=("west",), seconds=30.0),
     m.Expect(qid=QID, asker="ann", n_queries=3, program=DIGEST, terms=DIGEST, seconds=12.5),
     m.Question(qid=QID, n_queries=3, n_features=64, n_outputs=10, program=DIGEST, terms=DIGEST),
     m.Accepted(qid=QID),
@@ -25,12 +25,12 @@ ALL = [
     m.Ready(qid=QID, nonce=QID),
     m.Out(qid=QID, why="not asked"),
     m.Answered(qid=QID, parties=("north",)),
-    m.Held(qid=QID, parties=()),
+    m.Held(qid=QID, parties=(), lent=True),
     m.Roll(qid=QID, nonces={"north": QID, "south": QID}),
     m.Mask(qid=QID, mask=np.array([[1, -(2**63), 2**63 - 1]])),
     m.Agreed(qid=QID, parties=("north", "south")),
     m.Aborted(qid=QID, why="Quorum missed."),
-    m.Closed(qid=QID),
+    m.Closed(qid=QID, charged=False),
     m.Done(qid=QID),
 ]
 

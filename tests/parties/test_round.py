@@ -17,7 +17,7 @@ from tellers import Accountant, Budget, GNMax, SqliteLedger, noise
 from tellers.errors import PeerRefused
 from tellers.parties import _answer as answerer
 from tellers.parties._certificates import make_certificate, read_secret
-from tellers.parties._guard import Finish, Guardian
+from tellers.parties._guard import Finish, Guardian, Send
 from tellers.parties._hardening import pair_keys
 from tellers.parties._last_step import decide
 from tellers.parties._listener import Listener
@@ -63,7 +63,7 @@ class GuardianAtWork:
         for task in tasks:
             if isinstance(task, Finish):
                 self.steps.put(task)
-            else:
+            elif isinstance(task, Send):
                 with contextlib.suppress(PeerRefused, TimeoutError):
                     self.channels[task.to].send(task.message)
 
@@ -93,7 +93,7 @@ class AnswererAtWork:
                             self.policy, self.state, message, noise=noise.secure()
                         )
                     elif isinstance(message, Closed):
-                        self.state = answerer.forget(self.state, message.qid)
+                        self.state = answerer.closed(self.state, message)
                 for word in said:
                     self.channel.send(word)
 

@@ -23,7 +23,7 @@ from tellers.errors import LinkUnreached, PeerRefused
 from tellers.parties import _certificates as made
 from tellers.parties._listener import Listener, PortMux
 from tellers.parties._messages import Answered, Done, Limits, Mask, Out
-from tellers.parties._wire import Identity, Peer, Pinned, connect, pack_frame, split_address
+from tellers.parties._wire import Identity, Peer, PeerLost, Pinned, connect, pack_frame, split_address
 
 QID = "0" * 32
 
@@ -122,6 +122,14 @@ def test_a_wrong_message_closes_its_connection_alone(guard, call):
     assert next_of(guard.heard) == ("ann", Done(qid=QID))
 
 
+def test_bytes_from_the_way_inside_a_connection_are_no_breach_of_the_peer(guard, call):
+    channel = call("ann")
+    os.write(channel.fileno(), b"\x17\x03\x03\x00\x20" + os.urandom(32))  # a record that nobody sealed
+    name, refusal = next_of(guard.heard)
+    assert name == "ann"
+    assert isinstance(refusal, PeerLost)
+
+
 @pytest.mark.parametrize("what", ["replayed", "reordered", "oversized", "truncated", "noise", "header"])
 def test_frames_that_do_not_belong(guard, call, what):
     channel = call("ann")
@@ -143,6 +151,7 @@ def test_frames_that_do_not_belong(guard, call, what):
         name, refusal = next_of(guard.heard)
     assert name == "ann"
     assert isinstance(refusal, PeerRefused)
+    assert isinstance(refusal, PeerLost) == (what == "truncated")  # the rest broke a rule
     words = {
         "replayed": "twice or out of turn", "reordered": "twice or out of turn", "oversized": "got more",
         "truncated": "in the middle", "noise": "other bytes", "header": "JSON",

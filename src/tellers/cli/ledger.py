@@ -119,13 +119,15 @@ def _of_clock(charged: "RdpCurve", start: int | None) -> dict[str, float]:
 def row(entry: "Entry", delta: float, start: int | None = None) -> dict[str, Any]:
     """Return one question as JSON shows it; `start` are the ticks that a clock begins with.
 
-    Of a batch that was tested it says whether it passed, and what the test took of delta.
+    Of a batch that was tested it says whether it passed, and what the test took of delta. A note of
+    confidential rounds, who was to blame for what, has no price.
     """
     from ..privacy._price import delta_of, epsilon_of
 
     release, own = entry.release, delta_of(entry.charged)
     n_queries = entry.event.get("n_queries", None if release is None else len(release))
     outcome = "settled" if release is not None else "overran"
+    is_note = "note" in entry.event and not entry.reserved.values.any()
     return {
         "key": entry.key,
         "mechanism": entry.event.get("mechanism"),
@@ -138,7 +140,8 @@ def row(entry: "Entry", delta: float, start: int | None = None) -> dict[str, Any
         **(
             {"delta": own, "passed": None if release is None else bool(release.answered.any())} if own else {}
         ),
-        "state": outcome if entry.is_settled else "open",
+        **({"note": str(entry.event["note"])} if is_note else {}),
+        "state": outcome if entry.is_settled else "note" if is_note else "open",
         "accounts": {name: epsilon_of(paid.charged, delta) for name, paid in entry.also.items()},
     }
 
@@ -177,7 +180,7 @@ def print_rows(told: dict[str, Any], *, delta: float) -> None:
         labels = f" ({each['n_told']:,} labels)" if "n_told" in each else ""
         shown.add_row(
             _plain(each["key"]),
-            _plain(each["mechanism"] or ""),
+            _plain(each["mechanism"] or each.get("note", "")),
             _count(each["n_queries"]),
             _count(each["n_answered"]) + labels,
             show.figure(each["reserved"]),
@@ -185,7 +188,7 @@ def print_rows(told: dict[str, Any], *, delta: float) -> None:
             *([f"{100 * each['of_clock']:.2f} %"] if on_clock else []),
             {True: "passed its test", False: "failed its test"}.get(each.get("passed"), each["state"]),
             _plain(", ".join(each["accounts"])),
-            style="" if each["state"] == "settled" else "yellow",
+            style={"settled": "", "note": "dim"}.get(each["state"], "yellow"),
         )
     screen.print()
     screen.print(show.indented(shown))

@@ -248,7 +248,8 @@ def guard(config: Config = Path("party.toml"), as_json: options.Json = False) ->
     """Keep the books and add the noise; until Ctrl-C or SIGTERM.
 
     Every query is on the ledger before its noise is drawn. A guardian that starts again on the same ledger
-    has forgotten nothing that was charged.
+    has forgotten nothing that was charged, and nobody who is suspended for the day. The log names who broke
+    a rule, or ended a query that others had paid for; `tellers ledger list` shows the same as notes.
 
     Example: tellers party guard --config guard/party.toml
     """
@@ -273,8 +274,9 @@ def ask(
 ) -> None:
     """Have rows labelled by parties that never see them, and say what it cost.
 
-    What fails before it is charged is tried again under a new id. What fails afterwards is not: it may have
-    been charged. Labels that were paid for are written in any case, batch by batch.
+    What fails before it cost anybody is tried again under a new id. What fails afterwards is not: it is on
+    the books of parties that lent a mask, or may have been charged; who failed is told. Labels that were paid
+    for are written in any case, batch by batch.
 
     If it is interrupted, run the same command again: it goes on where it stopped, with what FILE.asked beside
     the labels remembers. Rows that may have been charged and have no labels are told, and asked again only

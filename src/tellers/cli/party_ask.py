@@ -203,6 +203,7 @@ def ask_in_batches(
     watched: bool = False,
 ) -> dict[str, Any]:
     """Ask batch after batch, write what there is after each, and return the summary."""
+    from ..parties._guard import LENT
     from ..parties.ask import AskRole
     from . import show
 
@@ -224,6 +225,8 @@ def ask_in_batches(
                         one = asker.ask(rows[start:end], note=journal.noting((start, end)))
                     except RoundAborted as aborted:
                         error = str(aborted)
+                        if LENT in error:
+                            error += f" That is epsilon {_epsilon(asker, end - start, delta):.3g} each."
                         break
                     journal.keep(
                         (start, end),

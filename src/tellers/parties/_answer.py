@@ -2,17 +2,19 @@
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
-from ..errors import PeerRefused, TellersError
+from ..errors import LinkUnreached, PeerRefused, TellersError
+from ..ledger.base import Ledger
 from ..privacy import noise as noises
 from ..privacy.noise import Noise
 from ..runs.settings.party import PartySettings
 from ._hardening import lend, zero_sum_mask
-from ._ledger import affords, charge_query, query_price, remembered
+from ._ledger import Marks, affords, charge_query, mark, marked, query_price, remembered, write_note
 from ._link import EngineLink, Outbox
 from ._messages import Accepted, Closed, Expect, Hello, Mask, Message, Out, Question, Ready, Refused, Roll
 from ._policy import Policy, why_not
@@ -33,6 +35,12 @@ from .programs import HELPER
 # A mask is drawn for one query and hides one vote. It is lent for one answering set, at most once, and
 # never to a set smaller than the quorum or without this party's own fresh number in it. No id is answered
 # twice.
+#
+# A query that is charged here and of which no label comes out is lost, and who brings that about may be
+# anybody: the asker, another answering party, the guardian. So the operator's quota says how many may be
+# lost in a day, by asker and in all. A query counts as lost from the moment its mask is lent until the
+# guardian says that it went on, and what is under way counts before. A guardian that lies about it makes
+# losses look like answers: they stay within the books and `queries_per_asker` all the same.
 
 Phase = Literal["expected", "asked", "ready", "lent"]
 _KEPT = 600.0  # A mask that nobody asked for this long after its time is forgotten.
@@ -49,16 +57,22 @@ class Answering:
     phase: Phase = "expected"
     is_expected: bool = True
     nonce: str = ""
+    day: str = ""
     mask: Integers | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
 class AnswererState:
-    """All that an answering party remembers: queries on their way, ids, and how much each asker had."""
+    """All that an answering party remembers: queries on their way, ids, what askers had, what was lost.
+
+    `went_on` holds queries that the guardian said went on, until the next entry of the books says so too.
+    """
 
     queries: Mapping[str, Answering] = field(default_factory=dict)
     used: frozenset[str] = frozenset()
     answered: Mapping[str, int] = field(default_factory=dict)
+    marks: Marks = field(default_factory=dict)
+    went_on: tuple[str, ...] = ()
 
 
 Step = tuple[AnswererState, list[Message]]
@@ -128,16 +142,16 @@ def delivered(state: AnswererState, qid: str) -> Step:
     return _put(state, replace(query, phase="ready")), [Ready(qid=qid, nonce=query.nonce)]
 
 
-def failed(state: AnswererState, qid: str) -> Step:
+def failed(state: AnswererState, qid: str, *, why: str = "failed") -> Step:
     """Tell the guardian that the computation with the asker failed, and forget the mask."""
     query = state.queries.get(qid)
     if query is None or query.phase == "lent":
         return state, []
-    return forget(state, qid), [Out(qid=qid, why="failed")]
+    return forget(state, qid), [Out(qid=qid, why=why)]
 
 
 def roll(policy: Policy, state: AnswererState, message: Roll, *, noise: Noise) -> Step:
-    """Lend the mask to the answering set, once; write the query in this party's ledger before sending it."""
+    """Lend the mask to the answering set, once; `lend_mask` charges this party's ledger before it is sent."""
     qid, query = message.qid, state.queries.get(message.qid)
     if query is None or query.mask is None or query.phase != "ready":
         if qid in state.used:
@@ -147,7 +161,8 @@ def roll(policy: Policy, state: AnswererState, message: Roll, *, noise: Noise) -
         raise PeerRefused("Expected an answering set with this party's own fresh number, got another.")
     members, keys = set(message.nonces), policy.pair_keys
     has_keys = keys is None or members - {policy.name} <= set(keys)
-    if len(members) < policy.session.quorum or not members <= set(policy.roster) or not has_keys:
+    fits = len(members) >= policy.session.quorum and members <= set(policy.roster)
+    if not fits or not has_keys or _loses_too_much(policy, state, query.asker, query.n_queries, []):
         return forget(state, qid), [Out(qid=qid, why="refused")]
     cancelling = None
     if keys is not None:
@@ -155,8 +170,40 @@ def roll(policy: Policy, state: AnswererState, message: Roll, *, noise: Noise) -
         cancelling = zero_sum_mask(policy.name, keys, qid=qid, nonces=message.nonces, shape=shape)
     lent = lend(query.mask, cancelling=cancelling, sigma=policy.hardening.noise_sigma, noise=noise)
     answered = {**state.answered, query.asker: state.answered.get(query.asker, 0) + query.n_queries}
-    state = _put(replace(state, answered=answered), replace(query, phase="lent", mask=None))
-    return state, [Mask(qid=qid, mask=lent)]
+    day = policy.today()
+    marks = mark(state.marks, "lost", query.asker, day, query.n_queries)  # until the guardian says otherwise
+    query = replace(query, phase="lent", day=day, mask=None)
+    return _put(replace(state, answered=answered, marks=marks), query), [Mask(qid=qid, mask=lent)]
+
+
+def lend_mask(
+    policy: Policy, state: AnswererState, message: Roll, *, noise: Noise, ledger: Ledger, mechanism: Any,
+    say: Callable[[str], Any],
+) -> Step:  # fmt: skip
+    """Lend the mask, with the query on this party's own ledger by then, if that takes it."""
+    query = state.queries.get(message.qid)
+    after, said = roll(policy, state, message, noise=noise)
+    if query is None or not any(isinstance(word, Mask) for word in said):
+        return after, said
+    try:
+        charge_query(
+            ledger, query.qid, mechanism=mechanism, noise=noise, n_queries=query.n_queries, asker=query.asker,
+            parties=tuple(sorted(message.nonces)), day=after.queries[query.qid].day,
+            went_on=list(state.went_on),
+        )  # fmt: skip
+    except (TellersError, OSError) as error:
+        say(f"A query was refused by this party's own books. {error}")
+        return forget(state, query.qid), [Out(qid=query.qid, why="refused")]
+    return replace(after, went_on=()), said
+
+
+def closed(state: AnswererState, message: Closed) -> AnswererState:
+    """Forget a query that is over; one that went on to its labels is not lost."""
+    query = state.queries.get(message.qid)
+    if query is not None and query.phase == "lent" and message.charged:
+        marks = mark(state.marks, "lost", query.asker, query.day, -query.n_queries)
+        state = replace(state, marks=marks, went_on=(*state.went_on, query.qid))
+    return forget(state, message.qid)
 
 
 def forget(state: AnswererState, qid: str) -> AnswererState:
@@ -182,11 +229,23 @@ def _why_not_now(
 ) -> str:
     unpaid = [query for qid, query in state.queries.items() if qid != own and query.phase != "lent"]
     # Who finds out only when the answering set is fixed ends the query for everybody.
-    return why_not(
+    why = why_not(
         policy, asker, message, host="this party", answered=state.answered, unpaid=unpaid,
         n_open=sum(query.asker == asker for query in unpaid),
         poor="This party's own books cannot pay for it.",
     )  # fmt: skip
+    return why or _loses_too_much(policy, state, asker, message.n_queries, unpaid)
+
+
+def _loses_too_much(
+    policy: Policy, state: AnswererState, asker: str, n_queries: int, unpaid: list[Answering]
+) -> str:
+    for name, most in ((asker, policy.limits.max_lost_per_asker), (None, policy.limits.max_lost_per_day)):
+        waiting = sum(query.n_queries for query in unpaid if name in (None, query.asker))
+        if marked(state.marks, "lost", name, policy.today()) + waiting + n_queries > most:
+            whose = f"of {asker}" if name else "in all"
+            return f"At most {most} queries {whose} may be lost or on their way here in a day (UTC)."
+    return ""
 
 
 def _put(state: AnswererState, query: Answering) -> AnswererState:
@@ -215,7 +274,7 @@ class AnswerRole(PartyProcess):
     def __init__(self, settings: PartySettings, **options: Any) -> None:
         super().__init__(settings, **options)
         known = remembered(self._ledger)
-        self._state = AnswererState(used=known["used"], answered=known["answered"])
+        self._state = AnswererState(used=known["used"], answered=known["answered"], marks=known["marks"])
         self._noise = noises.secure()
         self._outbox: Outbox | None = None
         self._channels: set[Channel] = set()
@@ -232,6 +291,11 @@ class AnswerRole(PartyProcess):
     def _close_connections(self) -> None:
         for channel in list(self._channels):
             channel.close()
+        if self._state.went_on:
+            went_on, self._state = list(self._state.went_on), replace(self._state, went_on=())
+            with suppress(TellersError, OSError):  # they count as lost then
+                key = f"went-on/{secrets.token_hex(8)}"
+                write_note(self._ledger, key, "Queries that went on to their labels.", went_on=went_on)
 
     # --- With the guardian. ---
 
@@ -263,8 +327,8 @@ class AnswerRole(PartyProcess):
 
         try:
             why = self._heed(channel, obey)
-            if why:
-                self._say(why)
+            if why is not None:
+                self._say(str(why))
         finally:
             with self._lock:
                 self._outbox = None
@@ -278,28 +342,16 @@ class AnswerRole(PartyProcess):
             self._state, said = expect(self._policy, self._state, message, now=time.monotonic())
             return said
         if isinstance(message, Roll):
-            return self._lend(message)
+            self._state, said = lend_mask(
+                self._policy, self._state, message, noise=self._noise, ledger=self._ledger,
+                mechanism=self._context.mechanism, say=self._say,
+            )  # fmt: skip
+            return said
         if isinstance(message, Closed):
-            self._state = forget(self._state, message.qid)
+            self._state = closed(self._state, message)
         if isinstance(message, Hello):  # the guardian asks for a sign of life
             return [Hello(name=self._policy.name, protocol=PROTOCOL)]
         return []
-
-    def _lend(self, message: Roll) -> list[Message]:
-        query = self._state.queries.get(message.qid)
-        state, said = roll(self._policy, self._state, message, noise=self._noise)
-        if query is not None and any(word.kind == "mask" for word in said):
-            try:
-                charge_query(
-                    self._ledger, message.qid, mechanism=self._context.mechanism, noise=self._noise,
-                    n_queries=query.n_queries, asker=query.asker, parties=tuple(sorted(message.nonces)),
-                )  # fmt: skip
-            except (TellersError, OSError) as error:
-                self._say(f"A query was refused by this party's own books. {error}")
-                self._state = forget(self._state, message.qid)
-                return [Out(qid=message.qid, why="refused")]
-        self._state = state
-        return said
 
     def _tell(self, said: list[Message]) -> None:
         """Say something to the guardian; if it is not there, it knows that this party is gone."""
@@ -363,7 +415,8 @@ class AnswerRole(PartyProcess):
             words = error if isinstance(error, TellersError) else type(error).__name__
             self._say(f"The computation with {asker} failed. {words}")
             with self._lock:
-                self._state, out = failed(self._state, qid)
+                why = "unreached" if isinstance(error, LinkUnreached) else "failed"
+                self._state, out = failed(self._state, qid, why=why)
                 self._tell(out)
             return False
         finally:

@@ -1,5 +1,6 @@
 """The guardian: its part of the protocol, its ledger, noise and clock, and its process."""
 
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,19 @@ from ..privacy import noise as noises
 from ..privacy.noise import Noise
 from ..runs.settings.party import PartySettings
 from ._last_step import LastStep, draw
-from ._ledger import affords, charge_query, query_price, remembered
+from ._ledger import (
+    LOST,
+    Answering,
+    Marks,
+    affords,
+    charge_query,
+    is_change,
+    mark,
+    marked,
+    query_price,
+    remembered,
+    write_note,
+)
 from ._link import EngineLink, Outbox, WorkQueue
 from ._messages import (
     Aborted,
@@ -34,7 +47,7 @@ from ._messages import (
 from ._policy import Policy, why_not
 from ._process import TICK, PartyProcess
 from ._ring import Integers, ring_sum
-from ._wire import PROTOCOL, Channel
+from ._wire import PROTOCOL, Channel, PeerLost
 from .models import count_voters
 from .programs import HELPER, DecisionProgram
 
@@ -55,9 +68,21 @@ class Send:
     message: Message
 
 
+@dataclass(frozen=True)
+class Note:
+    """Say in the log what happened; under a key, write it on the ledger too."""
+
+    words: str
+    key: str = ""
+    event: Mapping[str, Any] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, eq=False)
 class Query:
-    """One query on its way: who was told of it, who is ready, who is out and why, and the masks that came."""
+    """One query on its way: who was told of it, who is ready, who is out and why, and the masks that came.
+
+    `rolled` says whether masks were asked for: from then on they may be on the parties' own books.
+    """
 
     qid: str
     asker: str
@@ -71,7 +96,18 @@ class Query:
     claimed: tuple[str, ...] | None = None
     parties: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    rolled: bool = False
     masks: Mapping[str, Integers] = field(default_factory=dict, repr=False)
+
+    @property
+    def excused(self) -> tuple[str, ...]:
+        """Return those that are out where no asker can bring it about: nobody's change of the set."""
+        return tuple(name for name, why in sorted(self.out.items()) if why in _NOT_BY_LINK)
+
+    @property
+    def is_lost(self) -> bool:
+        """Return whether parties may have been charged on their own books, and no label will come out."""
+        return self.rolled and self.phase != "concluding"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,25 +118,94 @@ class GuardianState:
     queries: Mapping[str, Query] = field(default_factory=dict)
     used: frozenset[str] = frozenset()
     answered: Mapping[str, int] = field(default_factory=dict)
-    last_set: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    changes: Mapping[str, int] = field(default_factory=dict)
-    strikes: Mapping[str, int] = field(default_factory=dict)
+    last_set: Mapping[str, Answering] = field(default_factory=dict)
+    marks: Marks = field(default_factory=dict)
 
 
-Action = Send | Query
-"""What must be done: tell a party something, or write a query on the ledger and then call `charged`."""
+Action = Send | Query | Note
+"""What must be done: tell a party, say it in the log, or write a query on the ledger and call `charged`."""
 Step = tuple[GuardianState, list[Action]]
 
 
-def close(state: GuardianState, query: Query, why: str | None) -> Step:
-    """Return the state without a query: masks are forgotten here, and by whoever still waits for it."""
+def close(
+    policy: Policy, state: GuardianState, query: Query, why: str, *, now: float,
+    blamed: tuple[str, ...] = (), cost: str = "",
+) -> Step:  # fmt: skip
+    """Return the state without a query: masks are forgotten here, and by whoever still waits for it.
+
+    Where masks were asked for and no label comes out it is on the asker's quota, and counts against `blamed`.
+    """
     queries = {qid: other for qid, other in state.queries.items() if qid != query.qid}
-    told: list[Action] = []
-    if why is not None:
-        told.append(Send(query.asker, Aborted(qid=query.qid, why=why)))
-    if query.phase != "concluding":
-        told += [Send(name, Closed(qid=query.qid)) for name in query.told if name not in query.out]
-    return replace(state, queries=queries), told
+    state, told = replace(state, queries=queries), list[Action]()
+    if query.phase == "concluding":
+        return state, told
+    if query.asker in state.present:
+        words = _short(why, cost or (LENT if query.is_lost else FREE))
+        told.append(Send(query.asker, Aborted(qid=query.qid, why=words)))
+    told += [Send(name, Closed(qid=query.qid, charged=False)) for name in query.told if name not in query.out]
+    if query.is_lost:
+        state = replace(state, answered=_plus(state.answered, query.asker, query.n_queries))
+        event: dict[str, Any] = {"outcome": LOST, "asker": query.asker, "n_queries": query.n_queries}
+        state, more = blame(policy, state, "wasted", blamed, why, now=now, key=query.qid, **event)
+        told += more
+    return state, told
+
+
+def _short(words: str, more: str) -> str:
+    """Return words with others after them, short enough for a message."""
+    plain, most = " ".join(words.split()), 399 - len(more)
+    return f"{plain if len(plain) <= most else f'{plain[: most - 1]}…'} {more}"
+
+
+# --- Blame ---
+#
+# What is counted is by party and UTC day: queries that it ended after masks were lent, which honest parties
+# have on their books without a label, and breaches of the rules. A lost connection is no breach. Who comes
+# to its cap is suspended until the next day: an answering party is not asked, which is public and nobody's
+# change of set, and an asker gets no queries. Counts are notes on the ledger, and outlive the process.
+
+_COUNTED: Final = {
+    "wasted": ("max_wasted_per_day", "queries ended by it after masks were lent"),
+    "breach": ("max_strikes", "breaches of the rules"),
+    "unreached": ("max_unreached_per_day", "queries that ended as its engine did not reach a party's"),
+}
+
+
+def suspension(policy: Policy, state: GuardianState, name: str) -> str:
+    """Return why a party is suspended for the day, or nothing."""
+    for what, (limit, words) in _COUNTED.items():
+        n, most = marked(state.marks, what, name, policy.today()), getattr(policy.limits, limit)
+        if n and n >= most:
+            return f"{name} is suspended until tomorrow (UTC): {n} {words}, and {limit} is {most}."
+    return ""
+
+
+def blame(
+    policy: Policy, state: GuardianState, what: str, names: tuple[str, ...], why: str, *, now: float,
+    key: str = "", **event: Any,
+) -> Step:  # fmt: skip
+    """Count something against parties, on the ledger too; who comes to its cap is out of open queries."""
+    day, n = policy.today(), event.get("n_queries", 1) if what == "wasted" else 1
+    fine = [name for name in names if not suspension(policy, state, name)]
+    if what == "breach" and not fine:
+        return state, [Note(why)]  # so that nobody can fill the ledger
+    for name in names:
+        state = replace(state, marks=mark(state.marks, what, name, day, n))
+    event |= {"day": day, "what": what, "blamed": list(names)}
+    actions: list[Action] = [Note(why, key or f"{what}/{secrets.token_hex(8)}", event)]
+    for name in fine:
+        if words := suspension(policy, state, name):
+            actions.append(Note(words))
+            for qid in list(state.queries):
+                if qid in state.queries and state.queries[qid].phase in ("asking", "agreeing"):
+                    state, more = _drop(policy, state, state.queries[qid], name, "suspended", now)
+                    actions += more
+    return state, actions
+
+
+def breach(policy: Policy, state: GuardianState, name: str, why: str, *, now: float) -> Step:
+    """Return what follows when a party broke a rule."""
+    return blame(policy, state, "breach", (name,), f"{name} broke a rule. {why}", now=now)
 
 
 def put(state: GuardianState, query: Query) -> GuardianState:
@@ -119,10 +224,17 @@ def put(state: GuardianState, query: Query) -> GuardianState:
 # concluding  charged for good; the last step is under way
 #
 # **Who answers is not for the asker to choose.** The roster is the guardian's. A party is left out only by
-# the guardian's own knowledge: it is not connected, it said itself that it failed or refused, or it stayed
-# silent until its time was over. An asker that leaves out a party that is ready, or that it never asked,
-# gets no answer and a strike; after `max_strikes` it gets none at all. How often the answering set of an
-# asker may change is limited too, and every set that was answered for is on the ledger.
+# the guardian's own knowledge: it is not connected, it is suspended, it said itself that it failed or
+# refused, or it stayed silent until its time was over. An asker that leaves out a party that is ready, or
+# that it never asked, gets no answer and a strike. One of the two lies, and nobody can know which: the log
+# names both. To strike the party would let askers choose who answers.
+#
+# A link that failed before the asker proved itself ends the query, for free: without that party it would be
+# an answering set that whoever breaks links chose. Later failures are words of two who computed together;
+# an answering set may change by them so often a day. Noise and price hold for any sets: this is a second
+# line. Who wants to point at one party needs pairs of sets that differ in it, many, as each answer has
+# noise of its own. Both of a pair are paid for in full, are on the ledger by name, and come at
+# `max_changes` a day at the most; the asker goes on with the set that it has, and the next day anew.
 #
 # Nothing is charged before `charging`, and nothing is given back after it. A query that failed is asked again
 # under a new id, with new masks, and charged again if it was charged.
@@ -136,11 +248,9 @@ def leave(policy: Policy, state: GuardianState, name: str, *, now: float) -> Ste
         if query is None:
             continue
         if query.asker == name:
-            if query.phase == "masking":  # masks were asked for: they are on the parties' own books
-                answered = _plus(state.answered, name, query.n_queries)
-                state = replace(state, answered=answered, strikes=_plus(state.strikes, name, 1))
             # Charged or not, nobody is there any more to go on with it.
-            state, more = close(state, query, None)
+            why = f"{name} left when masks were lent."
+            state, more = close(policy, state, query, why, now=now, blamed=(name,))
         else:
             state, more = _drop(policy, state, query, name, "gone", now)
         actions += more
@@ -176,7 +286,8 @@ def tick(policy: Policy, state: GuardianState, *, now: float) -> Step:
         if now < query.until or query.phase == "charging":
             continue
         if query.phase == "asking":
-            state, more = close(state, query, f"The asker did not say in time who answered. {FREE}")
+            why = f"{query.asker} did not say in time who answered."
+            state, more = close(policy, state, query, why, now=now, blamed=(query.asker,))
         elif query.phase == "agreeing":
             silent = {n: "silent" for n in policy.roster if n not in query.ready and n not in query.out}
             state, more = _agree(policy, state, replace(query, out={**query.out, **silent}), now)
@@ -184,24 +295,28 @@ def tick(policy: Policy, state: GuardianState, *, now: float) -> Step:
             late = [name for name in query.parties if name not in query.masks]
             state, more = _unmasked(policy, state, query, late, "silent", now)
         else:
-            state, more = close(state, query, None)
+            state, more = close(policy, state, query, "", now=now)
         actions += more
     return state, actions
 
 
 def charged(policy: Policy, state: GuardianState, query: Query, *, now: float) -> Step:
     """Return what follows when the ledger has a query, besides the last step; masks are forgotten."""
-    before = state.last_set.get(query.asker)
-    changed = (before is not None and before != query.parties) or bool(query.left_out)
+    asker, answering = query.asker, (query.parties, query.excused)
+    told: list[Action] = [Send(name, Closed(qid=query.qid, charged=True)) for name in query.parties]
+    if is_change(state.last_set.get(asker), answering, query.left_out):
+        state = replace(state, marks=mark(state.marks, "changed", asker, policy.today()))
+        n, less = marked(state.marks, "changed", asker, policy.today()), ", ".join(query.left_out)
+        words = f"{asker} is answered by another set than before{less and f', without {less}'}"
+        told.append(Note(f"{words}: {n} of {policy.limits.max_changes} today."))
     # Long enough for any last step; only a slot is held, masks are gone.
     rest = replace(query, phase="concluding", masks={}, until=now + 4 * policy.patience)
     state = replace(
         put(state, rest),
-        answered=_plus(state.answered, query.asker, query.n_queries),
-        last_set={**state.last_set, query.asker: query.parties},
-        changes=_plus(state.changes, query.asker, changed),
+        answered=_plus(state.answered, asker, query.n_queries),
+        last_set={**state.last_set, asker: answering},
     )
-    return state, [Send(name, Closed(qid=query.qid)) for name in query.parties]
+    return state, told
 
 
 def _plus(counts: Mapping[str, int], name: str, n: int) -> dict[str, int]:
@@ -212,33 +327,29 @@ def _open(policy: Policy, state: GuardianState, asker: str, message: Open, now: 
     qid, n = message.qid, message.n_queries
     if qid in state.used:
         raise PeerRefused("Expected a new id for a new query, got one that was used before.")
-    why = _why_not_now(policy, state, asker, message)
+    why = suspension(policy, state, asker) or _why_not_now(policy, state, asker, message)
     if why:
-        return state, [Send(asker, Aborted(qid=qid, why=f"{why} {FREE}"))]
-    absent = {name: "gone" for name in policy.roster if name not in state.present}
-    roster = tuple(name for name in sorted(policy.roster) if name not in absent)
-    query = Query(qid, asker, n, opened=now, until=now + policy.patience, told=roster, out=absent)
+        return state, [Send(asker, Aborted(qid=qid, why=_short(why, FREE)))]
+    suspended = {name: words for name in sorted(policy.roster) if (words := suspension(policy, state, name))}
+    out = {name: "gone" for name in policy.roster if name not in state.present}
+    out |= dict.fromkeys(suspended, "suspended")
+    roster = tuple(name for name in sorted(policy.roster) if name not in out)
+    query = Query(qid, asker, n, opened=now, until=now + policy.patience, told=roster, out=out)
     state = replace(put(state, query), used=state.used | {qid})
     if len(roster) < policy.session.quorum:
-        return close(
-            state,
-            replace(query, told=()),
-            f"Fewer parties are connected than the quorum of {policy.session.quorum}. {FREE}",
-        )
+        why = f"Fewer parties are connected than the quorum of {policy.session.quorum}."
+        why = " ".join([why, *suspended.values()])
+        return close(policy, state, replace(query, told=()), why, now=now)
     expect = Expect(
         qid=qid, asker=asker, n_queries=n, program=message.program, terms=message.terms,
         seconds=policy.patience,
     )  # fmt: skip
-    actions: list[Action] = [Send(asker, Opened(qid=qid, roster=roster, seconds=policy.patience))]
+    opened = Opened(qid=qid, roster=roster, suspended=tuple(suspended), seconds=policy.patience)
+    actions: list[Action] = [Send(asker, opened), *(Note(words) for words in suspended.values())]
     return state, [*actions, *(Send(name, expect) for name in roster)]
 
 
 def _why_not_now(policy: Policy, state: GuardianState, asker: str, message: Open) -> str:
-    if state.strikes.get(asker, 0) >= policy.limits.max_strikes:
-        return (
-            "The asker left out parties that were ready, or left when masks were lent, too often; the "
-            "guardian's operator must look at it."
-        )
     # Looked at before anybody lends a mask: what the budget cannot pay for must cost nobody anything.
     return why_not(
         policy, asker, message, host="the guardian", answered=state.answered,
@@ -259,7 +370,7 @@ class _Turn(NamedTuple):
 def _ready(turn: _Turn, query: Query, sender: str, message: Ready) -> Step:
     if query.phase not in ("asking", "agreeing"):
         return turn.state, []  # too late for this set
-    if query.out.get(sender) in ("gone", "silent"):
+    if query.out.get(sender) in _GIVEN_UP:
         return turn.state, []  # it was given up before, and the set may be agreed on
     if sender in query.ready or sender in query.out:
         raise PeerRefused("Expected each party to speak once about a query, got a second word.")
@@ -269,9 +380,17 @@ def _ready(turn: _Turn, query: Query, sender: str, message: Ready) -> Step:
 
 def _out(turn: _Turn, query: Query, sender: str, message: Out) -> Step:
     if sender in query.out:
-        if query.out[sender] in ("gone", "silent"):
+        if query.out[sender] in _GIVEN_UP:
             return turn.state, []
         raise PeerRefused("Expected each party to speak once about a query, got a second word.")
+    if message.why == "unreached" and query.phase in ("asking", "agreeing") and sender not in query.ready:
+        why = f"The link between {query.asker} and {sender} broke before both had proved who they are."
+        state, told = close(turn.policy, turn.state, query, why, now=turn.now)
+        state, more = blame(
+            turn.policy, state, "unreached", (query.asker,), why, now=turn.now, key=query.qid,
+            asker=query.asker,
+        )  # fmt: skip
+        return state, told + more
     return _drop(turn.policy, turn.state, query, sender, message.why, turn.now)
 
 
@@ -287,9 +406,9 @@ def _answered(turn: _Turn, query: Query, sender: str, message: Answered) -> Step
 
 
 def _mask(turn: _Turn, query: Query, sender: str, message: Mask) -> Step:
-    if query.phase != "masking" or sender not in query.parties:
-        if sender in query.ready or sender in query.out:
-            return turn.state, []  # the set has changed since it was asked for
+    if query.phase in ("charging", "concluding") or sender in query.out:
+        return turn.state, []  # the set has changed since it was asked for
+    if not query.rolled or sender not in query.ready:
         raise PeerRefused("Expected a mask when it is asked for, got one before.")
     if sender in query.masks:
         raise PeerRefused("Expected one mask of each party for a query, got a second one.")
@@ -297,16 +416,19 @@ def _mask(turn: _Turn, query: Query, sender: str, message: Mask) -> Step:
         raise PeerRefused(
             f"Expected a mask of {query.n_queries} x {turn.policy.session.n_outputs}, got another shape."
         )
-    return _masking(turn.state, replace(query, masks={**query.masks, sender: message.mask}))
+    query = replace(query, masks={**query.masks, sender: message.mask})
+    return _masking(turn.state, query) if query.phase == "masking" else (put(turn.state, query), [])
 
 
 def _done(turn: _Turn, query: Query, sender: str, message: Done) -> Step:
     if query.phase != "concluding":
         raise PeerRefused("Expected the end of a query after its last step, got it before.")
-    return close(turn.state, query, None)
+    return close(turn.policy, turn.state, query, "", now=turn.now)
 
 
 _BY_LINK = ("failed", "silent")  # What an asker can bring about by breaking its own link to a party.
+_NOT_BY_LINK = ("suspended", "at the roll")  # What no asker can bring about.
+_GIVEN_UP = ("gone", "silent", *_NOT_BY_LINK)
 _Handler = Callable[[_Turn, Query, str, Any], Step]
 _HANDLERS: dict[type[Message], _Handler] = {
     Ready: _ready, Out: _out, Answered: _answered, Mask: _mask, Done: _done
@@ -326,27 +448,30 @@ def _agree(policy: Policy, state: GuardianState, query: Query, now: float) -> St
     left_out = [name for name in query.ready if name not in claimed]
     unasked = [name for name, why in query.out.items() if why == "not asked"]
     if left_out or unasked:
-        why = f"The asker left out parties that could answer; who answers is not for it to choose. {FREE}"
-        return close(replace(state, strikes=_plus(state.strikes, query.asker, 1)), query, why)
+        why = "The asker left out parties that could answer; who answers is not for it to choose."
+        state, told = close(policy, state, query, why, now=now, blamed=(query.asker,))
+        words = f"It left out {', '.join(sorted(left_out + unasked))}, by their word ready or never asked."
+        state, more = breach(policy, state, query.asker, words, now=now)
+        return state, told + more
     common = tuple(name for name in sorted(claimed) if name in query.ready)
     if len(common) < policy.session.quorum:
-        why = f"{len(common)} parties answered, fewer than the quorum of {policy.session.quorum}. {FREE}"
-        return close(state, query, why)
+        why = f"{len(common)} parties answered, fewer than the quorum of {policy.session.quorum}."
+        return close(policy, state, query, why, now=now)
     if common != tuple(claimed):
         again = replace(query, phase="asking", claimed=None, until=now + policy.patience)
-        return put(state, again), [Send(query.asker, Held(qid=query.qid, parties=common))]
-    before = state.last_set.get(query.asker, common)
+        return put(state, again), [Send(query.asker, Held(qid=query.qid, parties=common, lent=query.rolled))]
     # A link that fails may have been broken on purpose: it counts as a change, each time.
     broken = tuple(
         name for name, why in sorted(query.out.items()) if why in _BY_LINK and name in state.present
     )
-    if (before != common or broken) and state.changes.get(query.asker, 0) >= policy.limits.max_changes:
-        why = (
-            "The answering set changed, or left out a connected party, more than "
-            f"{policy.limits.max_changes} times for this asker. {FREE}"
-        )
-        return close(state, query, why)
-    query = replace(query, phase="masking", parties=common, left_out=broken, until=now + policy.patience)
+    is_other = is_change(state.last_set.get(query.asker), (common, query.excused), broken)
+    most = policy.limits.max_changes
+    if is_other and marked(state.marks, "changed", query.asker, policy.today()) >= most:
+        why = f"The answering set changed, or left out a connected party, more than {most} times today."
+        return close(policy, state, query, why, now=now)
+    query = replace(
+        query, phase="masking", parties=common, left_out=broken, rolled=True, until=now + policy.patience
+    )
     nonces = {name: query.ready[name] for name in common}
     wanted = [name for name in common if name not in query.masks]
     state, actions = _masking(state, query)
@@ -363,40 +488,39 @@ def _masking(state: GuardianState, query: Query) -> Step:
 
 def _drop(policy: Policy, state: GuardianState, query: Query, name: str, why: str, now: float) -> Step:
     """Go on without a party, if it still matters."""
-    if query.phase in ("charging", "concluding") or name not in policy.roster:
+    if query.phase in ("charging", "concluding") or name not in policy.roster or name in query.out:
         return state, []
-    if query.phase == "masking":
-        if name not in query.parties or name in query.masks:
-            return state, []  # its mask is there: it has done all that it must
+    if name in query.masks:
+        return state, []  # its mask is there: it has done all that it must
+    if query.rolled and why != "suspended":
         return _unmasked(policy, state, query, [name], why, now)
-    if name in query.out:
-        return state, []
-    ready = {other: nonce for other, nonce in query.ready.items() if other != name}
-    return _settle(policy, state, replace(query, ready=ready, out={**query.out, name: why}), now)
+    return _settle(policy, state, _without(query, [name], why), now)
+
+
+def _without(query: Query, names: list[str], why: str) -> Query:
+    ready = {name: nonce for name, nonce in query.ready.items() if name not in names}
+    return replace(query, ready=ready, out={**query.out, **dict.fromkeys(names, why)})
 
 
 def _unmasked(
     policy: Policy, state: GuardianState, query: Query, names: list[str], why: str, now: float
 ) -> Step:
-    """Go on without parties that were in the set and sent no mask."""
-    if policy.hardening.pairwise:
-        words = f"A party dropped out after the answering set was fixed. {LENT} Ask again under a new id."
-        return close(state, query, words)
-    left = tuple(name for name in query.parties if name not in names)
-    ready = {name: query.ready[name] for name in left}
-    out = {**query.out, **dict.fromkeys(names, why)}
-    if len(left) < policy.session.quorum:
-        return close(state, query, f"{len(left)} parties answered, fewer than the quorum. {LENT}")
-    again = replace(
-        query,
-        phase="asking",
-        claimed=None,
-        ready=ready,
-        out=out,
-        parties=(),
-        until=now + policy.patience,
-    )
-    return put(state, again), [Send(query.asker, Held(qid=query.qid, parties=left))]
+    """Go on without parties that said that they were ready and sent no mask, if that is possible."""
+    words = f"{', '.join(names)} said Ready, and lent no mask when it was asked for ({why})."
+    query = _without(query, names, "at the roll")
+    left = tuple(sorted(query.ready))
+    if policy.hardening.pairwise or len(left) < policy.session.quorum:
+        return close(policy, state, query, words, now=now, blamed=tuple(names))
+    again, told = query, list[Action]()
+    if query.phase == "masking":
+        again = replace(query, phase="asking", claimed=None, parties=(), until=now + policy.patience)
+        told = [Send(query.asker, Held(qid=query.qid, parties=left, lent=True))]
+    event: dict[str, Any] = {"asker": query.asker, "n_queries": query.n_queries}
+    state, more = blame(policy, put(state, again), "wasted", tuple(names), words, now=now, **event)
+    if query.phase != "masking" and query.qid in state.queries:
+        state, then = _settle(policy, state, state.queries[query.qid], now)
+        more += then
+    return state, told + more
 
 
 # --- Guardian: protocol, ledger, noise and clock ---
@@ -411,7 +535,7 @@ class Finish:
     step: LastStep = field(repr=False)
 
 
-Task = Send | Finish
+Task = Send | Finish | Note
 
 
 @dataclass(eq=False)
@@ -443,6 +567,10 @@ class Guardian:
     def handle(self, sender: str, message: Message) -> list[Task]:
         return self._follow(receive(self.policy, self.state, sender, message, now=self.clock()))
 
+    def broke(self, name: str, why: str) -> list[Task]:
+        """Count a breach of the rules against a party; say by `left` that its connection is closed."""
+        return self._follow(breach(self.policy, self.state, name, why, now=self.clock()))
+
     def joined(self, name: str) -> None:
         self.state = replace(self.state, present=self.state.present | {name})
 
@@ -458,23 +586,30 @@ class Guardian:
         self.state, actions = step
         tasks: list[Task] = []
         for action in actions:
-            tasks += [action] if isinstance(action, Send) else self._charge(action)
+            tasks += self._charge(action) if isinstance(action, Query) else [action]
+            if isinstance(action, Note) and action.key:
+                try:
+                    write_note(self.ledger, action.key, action.words, **action.event)
+                except (TellersError, OSError) as error:
+                    tasks.append(Note(f"This is not on the ledger, and is forgotten at a restart. {error}"))
         return tasks
 
     def _charge(self, query: Query) -> list[Task]:
         """Charge a query, then draw the noise; masks are added up and forgotten by then."""
-        parties = query.parties
+        parties, close_it = query.parties, partial(close, self.policy, self.state, query, now=self.clock())
+        names: dict[str, Any] = {"left_out": list(query.left_out), "excused": list(query.excused)}
         try:
             charge_query(
                 self.ledger, query.qid, mechanism=self.mechanism, noise=self.noise, n_queries=query.n_queries,
-                asker=query.asker, parties=parties, left_out=query.left_out,
+                asker=query.asker, parties=parties, day=self.policy.today(),
+                **{what: named for what, named in names.items() if named},
             )  # fmt: skip
+        except OSError:
+            cost = "If it was written after all, the query stays charged."
+            return self._follow(close_it("The ledger cannot be written.", cost=cost))
         except TellersError as error:
             # What a ledger says of a budget is public: prices do not depend on votes.
-            return self._follow(close(self.state, query, f"{_short(str(error))} {LENT}"))
-        except (OSError, TimeoutError):
-            why = "The ledger cannot be written. If it was written after all, the query stays charged."
-            return self._follow(close(self.state, query, why))
+            return self._follow(close_it(str(error)))
         tasks = self._follow(charged(self.policy, self.state, query, now=self.clock()))
         masks = ring_sum(query.masks[name] for name in parties)
         voters = count_voters(parties, self.policy.labels, self.policy.session.n_outputs)
@@ -484,11 +619,6 @@ class Guardian:
         )  # fmt: skip
         agreed = Agreed(qid=query.qid, parties=parties)
         return [*tasks, Send(query.asker, agreed), Finish(query.qid, query.asker, step)]
-
-
-def _short(words: str) -> str:
-    plain = " ".join(words.split())
-    return plain if len(plain) <= 370 else f"{plain[:369]}…"
 
 
 # --- Process ---
@@ -561,6 +691,9 @@ class GuardRole(PartyProcess):
         self._connections: dict[str, PartyConnection] = {}
 
     def start(self) -> None:
+        for peer in self._context.peers:
+            if words := suspension(self._guardian.policy, self._guardian.state, peer.name):
+                self._say(words)
         self._serve(self._context.peers)
 
     def _close_connections(self) -> None:
@@ -589,14 +722,17 @@ class GuardRole(PartyProcess):
                 connection.heard(message)
                 return True
 
+        refusal = None
         try:
-            why = self._heed(channel, obey)
-            if why:
-                self._say(why)
+            refusal = self._heed(channel, obey)
         finally:
             connection.has_left = True
             connection.close()
             with self._lock:
+                if isinstance(refusal, PeerRefused) and not isinstance(refusal, PeerLost):
+                    self._follow(self._guardian.broke(name, str(refusal)))
+                elif refusal is not None:
+                    self._say(str(refusal))
                 if self._connections.get(name) is connection:
                     del self._connections[name]
                     self._follow(self._guardian.left(name))
@@ -615,6 +751,9 @@ class GuardRole(PartyProcess):
 
     def _follow(self, tasks: list[Task]) -> None:
         for task in tasks:
+            if isinstance(task, Note):
+                self._say(task.words)
+                continue
             connection = self._connections.get(task.to)
             if connection is None:
                 continue  # gone by now; the protocol hears of it by itself

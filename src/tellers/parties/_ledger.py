@@ -1,10 +1,12 @@
 """Confidential queries on a ledger: the same ledger, prices and events as in one room.
 
 The guardian never learns an outcome, so an entry is never settled and all of its price stays charged; its
-event says so. Entries are also the guardian's memory: which ids were used, how much each asker was answered,
-and which parties answered last.
+event says so. Entries are also a party's memory: which ids were used, how much each asker was answered, which
+parties answered last, and what is counted by day. Notes have no price: they say who was to blame for what.
 """
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from ..errors import TellersError
@@ -19,6 +21,27 @@ from ._last_step import ranges_of
 
 OUTCOME = "at the asker"
 """What the event of an entry says of the outcome: nobody else ever sees it."""
+LOST = "lost"
+"""What a note says of a query that ended without a label after masks were asked for."""
+
+Marks = Mapping[tuple[str, str, str], int]
+"""How often something happened: by UTC day, what it was, and the party that it counts against."""
+
+
+def utc_day() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+def marked(marks: Marks, what: str, name: str | None, day: str) -> int:
+    """Return how often something counts against a party, or all, on a day; what is dated later counts too.
+
+    So a clock that is put back clears nothing.
+    """
+    return sum(n for (when, w, who), n in marks.items() if w == what and who == (name or who) and when >= day)
+
+
+def mark(marks: Marks, what: str, name: str, day: str, n: int = 1) -> Marks:
+    return {**marks, (day, what, name): marks.get((day, what, name), 0) + n}
 
 
 def query_price(mechanism: Any, n_queries: int) -> RdpCurve:
@@ -53,37 +76,66 @@ def charge_query(
     n_queries: int,
     asker: str,
     parties: tuple[str, ...],
-    left_out: tuple[str, ...] = (),
     price: RdpCurve | None = None,
+    **more: Any,
 ) -> Ticket:
     """Write a query on the ledger before anything of it is revealed, and return the receipt.
 
-    `left_out` names connected parties that failed with this asker. An answering party may give its own
-    `price`.
+    An answering party may give its own `price`. `more` goes into the event: the `day`; at a guardian
+    `left_out`, connected parties that failed with this asker, and `excused`, those it could not make fail; at
+    an answering party `went_on`, earlier queries of which it heard that they went on to their labels.
     """
     cost = query_price(mechanism, n_queries) if price is None else price
     event = {
         **describe(mechanism, noise), "ranges": ranges_of(mechanism), "n_queries": n_queries, "asker": asker,
-        "answering": list(parties), "outcome": OUTCOME,
+        "answering": list(parties), "outcome": OUTCOME, **more,
     }  # fmt: skip
-    if left_out:
-        event["left_out"] = list(left_out)
     return ledger.reserve(qid, cost, event=event)
 
 
+def write_note(ledger: Ledger, key: str, words: str, **more: Any) -> None:
+    """Write down, at no price, what happened; a guardian says what counts against whom."""
+    ledger.reserve(key, RdpCurve.zero(), event={"noise": "secure", "note": words, **more})
+
+
+Answering = tuple[tuple[str, ...], tuple[str, ...]]
+"""Who answered a query, and who was excused: suspended, or failed where no asker can bring it about."""
+
+
+def is_change(before: Answering | None, now: Answering, left_out: tuple[str, ...] = ()) -> bool:
+    """Return whether the answering set of an asker changed, or left out a connected party."""
+    if before is None:
+        return bool(left_out)
+    return bool(left_out) or bool((set(before[0]) ^ set(now[0])) - set(before[1]) - set(now[1]))
+
+
 def remembered(ledger: Ledger) -> dict[str, Any]:
-    """Return what a ledger knows of earlier sessions: used ids, queries per asker, and its answering sets."""
+    """Return what a ledger knows of earlier sessions: used ids, queries per asker, answering sets, and marks.
+
+    At an answering party every query counts as lost that it did not write down as one that went on.
+    """
     used: set[str] = set()
     answered: dict[str, int] = {}
-    last_set: dict[str, tuple[str, ...]] = {}
-    changes: dict[str, int] = {}
+    last_set: dict[str, Answering] = {}
+    marks: Marks = {}
+    lent: dict[str, tuple[str, str, int]] = {}
     for entry in ledger.entries():
+        event = entry.event
         used.add(entry.key)
-        if entry.event.get("outcome") == OUTCOME:
-            asker = str(entry.event["asker"])
-            answered[asker] = answered.get(asker, 0) + int(entry.event["n_queries"])
-            parties = tuple(entry.event["answering"])
-            odd = last_set.get(asker, parties) != parties or bool(entry.event.get("left_out"))
-            changes[asker] = changes.get(asker, 0) + odd
+        day, asker, n = str(event.get("day", "")), str(event.get("asker", "")), int(event.get("n_queries", 0))
+        if event.get("outcome") in (OUTCOME, LOST):
+            answered[asker] = answered.get(asker, 0) + n
+        if event.get("outcome") == OUTCOME:
+            parties = (tuple(event["answering"]), tuple(event.get("excused", ())))
+            if is_change(last_set.get(asker), parties, event.get("left_out", ())):
+                marks = mark(marks, "changed", asker, day)
             last_set[asker] = parties
-    return {"used": frozenset(used), "answered": answered, "last_set": last_set, "changes": changes}
+        for name in event.get("blamed", ()):
+            marks = mark(marks, event["what"], name, day, n if event["what"] == "wasted" else 1)
+        if "went_on" in event and event.get("outcome") == OUTCOME:
+            lent[entry.key] = (day, asker, n)
+        for qid in event.get("went_on", ()):
+            lent.pop(qid, None)
+    for day, asker, n in lent.values():
+        marks = mark(marks, "lost", asker, day, n)
+    return {"used": frozenset(used), "answered": answered, "last_set": last_set, "marks": marks}

@@ -16,7 +16,7 @@ from ._ring import Integers
 
 Role = Literal["asker", "answerer", "guardian"]
 ROLES: Final[tuple[Role, ...]] = ("asker", "answerer", "guardian")
-REASONS: Final = ("failed", "refused", "not asked")
+REASONS: Final = ("failed", "refused", "not asked", "unreached")
 """Why an answering party has no part in a query, by its own word."""
 
 ID: Final = re.compile(r"[0-9a-f]{32}")
@@ -95,6 +95,7 @@ Words = Annotated[
         lambda value, _: isinstance(value, str) and len(value) <= _MOST_TEXT and value.isprintable(),
     ),
 ]
+Flag = Annotated[bool, Rule("true or false", lambda value, _: type(value) is bool)]
 NQueries = Annotated[int, _count("max_queries")]
 Seconds = Annotated[
     float,
@@ -195,9 +196,10 @@ class Open(QueryMessage, kind="open", sender="asker", receiver="guardian"):
 
 
 class Opened(QueryMessage, kind="opened", sender="guardian", receiver="asker"):
-    """The guardian's yes: ask all of these, within so many seconds."""
+    """The guardian's yes: ask all of these, within so many seconds. Suspended parties are not asked."""
 
     roster: Names
+    suspended: Names
     seconds: Seconds
 
 
@@ -250,9 +252,13 @@ class Answered(QueryMessage, kind="answered", sender="asker", receiver="guardian
 
 
 class Held(QueryMessage, kind="held", sender="guardian", receiver="asker"):
-    """The guardian knows of fewer: drop the shares of the others and say so by `Answered`."""
+    """The guardian knows of fewer: drop the shares of the others and say so by `Answered`.
+
+    `lent` says whether masks were asked for by now.
+    """
 
     parties: Names
+    lent: Flag
 
 
 class Roll(QueryMessage, kind="roll", sender="guardian", receiver="answerer"):
@@ -280,7 +286,9 @@ class Aborted(QueryMessage, kind="aborted", sender="guardian", receiver="asker")
 
 
 class Closed(QueryMessage, kind="closed", sender="guardian", receiver="answerer"):
-    """The query is over, for an answering party: forget its mask."""
+    """The query is over, for an answering party: forget its mask. `charged`: it went on to its labels."""
+
+    charged: Flag
 
 
 class Done(QueryMessage, kind="done", sender="asker", receiver="guardian"):

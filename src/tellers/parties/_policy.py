@@ -11,6 +11,7 @@ from ..runs.settings.party import HardeningConfig, PartyLimitsConfig, PartySetti
 from ._certificates import MASK_KEY, read_secret
 from ._hardening import pair_keys
 from ._last_step import decision_of
+from ._ledger import utc_day
 from ._link import EngineLink
 from ._messages import Expect, Limits, Open, Question
 from ._ring import Integers
@@ -26,7 +27,8 @@ class Policy:
     `quotas` holds the askers, each with the number of queries that are answered for it, ever. `terms` is the
     hash of the settings that all share, `program_for` that of the public program for so many queries.
     `labels` holds the label sets of those that do not know all. `pair_keys` are an answering party's, where
-    masks cancel between them. `affords` says whether the books can pay for so many queries more.
+    masks cancel between them. `affords` says whether the books can pay for so many queries more, and
+    `today` the day that things are counted on.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Policy:
     labels: Mapping[str, Labels] = field(default_factory=dict)
     pair_keys: Mapping[str, bytes] | None = field(default=None, repr=False)
     affords: Callable[[int], bool] | None = field(default=None, repr=False, compare=False)
+    today: Callable[[], str] = field(default=utc_day, repr=False, compare=False)
 
     @property
     def patience(self) -> float:

@@ -79,14 +79,14 @@ class PartyProcess(ABC):
                 self._tick()
             time.sleep(TICK)
 
-    def _heed(self, channel: Channel, obey: Callable[[Message], bool]) -> str:
-        """Do what comes over a connection while `obey` says that it is of use; return why it ended."""
+    def _heed(self, channel: Channel, obey: Callable[[Message], bool]) -> Exception | None:
+        """Do what comes over a connection while `obey` says that it is of use; return what ended it."""
         try:
             while not self._stopping.is_set() and obey(channel.receive(timeout=_LONG)):
                 pass
         except (PeerRefused, TimeoutError) as refusal:
-            return str(refusal)
-        return ""
+            return refusal
+        return None
 
     @property
     def address(self) -> str:

@@ -72,6 +72,10 @@ _GRANTED: Final = b"\x01"
 _COMPARE: Final = "compare pins, authorities and dates with that party."
 
 
+class PeerLost(PeerRefused):
+    """A connection ended, as anybody on the way can bring about: no rule was broken by the peer."""
+
+
 @dataclass(frozen=True)
 class Peer:
     """Another party, known by its pin; while it changes its certificate, by that of the next one too."""
@@ -169,12 +173,12 @@ class Channel:
         except PeerRefused as refusal:
             self.close()
             closed = f"The connection to {self.peer.name} is closed."
-            raise PeerRefused(f"{str(refusal).removesuffix(closed)} {closed}".lstrip()) from None
+            raise type(refusal)(f"{str(refusal).removesuffix(closed)} {closed}".lstrip()) from None
         except TimeoutError:
             if not parts:
                 raise TimeoutError(f"Waited in vain for {self.peer.name} to speak.") from None
             self.close()
-            raise PeerRefused(
+            raise PeerLost(
                 f"{self.peer.name} stopped in the middle of a message. The connection to it is closed."
             ) from None
         self._n_received += 1
@@ -187,11 +191,9 @@ class Channel:
             data, self._ahead = self._ahead[:missing], self._ahead[missing:]
             data = data or self._patiently(partial(self._socket.recv, min(missing, _CHUNK)), until)
             if not data and parts:
-                raise PeerRefused(
-                    "Expected a whole frame, got the end of the connection in the middle of one."
-                )
+                raise PeerLost("Expected a whole frame, got the end of the connection in the middle of one.")
             if not data:
-                raise PeerRefused(f"{self.peer.name} closed the connection.")
+                raise PeerLost(f"{self.peer.name} closed the connection.")
             parts.append(data)
             missing -= len(data)
         return b"".join(parts[first:])
@@ -250,7 +252,7 @@ class Channel:
             try:
                 with self._tls:  # the library below is not safe for two threads at once
                     if self._is_closed:
-                        raise PeerRefused(f"The connection to {self.peer.name} is closed.")
+                        raise PeerLost(f"The connection to {self.peer.name} is closed.")
                     return act()
             except PeerRefused:
                 raise
@@ -258,10 +260,10 @@ class Channel:
                 waits_for = blocked
             except ssl.SSLError as error:
                 self.close()
-                raise PeerRefused(_alert(error, self.peer.name)) from None
+                raise PeerLost(_alert(error, self.peer.name)) from None
             except (OSError, ValueError):
                 self.close()
-                raise PeerRefused(f"The connection to {self.peer.name} was lost.") from None
+                raise PeerLost(f"The connection to {self.peer.name} was lost.") from None
             if not _unblocked(self._socket, waits_for, until):
                 raise TimeoutError
 

@@ -116,7 +116,7 @@ class AskRole:
         return query_price(self._context.mechanism, n_queries)
 
     def ask(self, X: ArrayLike, *, n_retries: int = 2, note: Note | None = None) -> LabelledBatch:
-        """Return the labels of at most `max_queries` rows; what failed before it was charged is tried again.
+        """Return the labels of at most `max_queries` rows; what failed before it cost anybody is tried again.
 
         RoundAborted says that there are no labels, why, and whether the query was charged. `note` is called
         with the id of a query and True before it may be charged, and with False if it was not after all: who
@@ -139,6 +139,9 @@ class AskRole:
             try:
                 return attempt.run()
             except RoundAborted as aborted:
+                if LENT in str(aborted):
+                    cost = f"Asked again, these {len(rows)} queries would be on their books once more."
+                    raise RoundAborted(f"{aborted} {cost}") from None
                 if attempt.may_be_charged or attempt.was_refused or not left:
                     raise
                 self._say(f"{aborted} Trying again under a new id.")
@@ -188,7 +191,7 @@ class _Attempt:
         self._context = asker._context
         self._guardian = self._context.settings.guardian
         self.qid = secrets.token_hex(16)
-        self.may_be_charged = self.was_refused = False
+        self.may_be_charged = self.was_refused = self.was_lent = False
         self._n_bytes = 0
         self._unasked: set[str] = set()
 
@@ -205,9 +208,9 @@ class _Attempt:
         except (TellersError, OSError, ValueError) as error:
             self._asker._drop(self._guardian)
             why = str(error) if isinstance(error, TellersError | ConnectionError | TimeoutError) else ""
-            charge = (
-                "It may have been charged, and is not tried again." if self.may_be_charged else FREE
-            )  # fmt: skip
+            charge = LENT if self.was_lent else FREE
+            if self.may_be_charged:
+                charge = "It may have been charged, and is not tried again."
             raise RoundAborted(f"{why or type(error).__name__} {charge}") from None
         try:
             # Before anybody looks at what came: nothing that the guardian hears depends on it.
@@ -255,6 +258,8 @@ class _Attempt:
             raise
         if not isinstance(message, Opened):
             raise PeerRefused(f"Expected 'opened' from the guardian, got {message.kind!r}.")
+        for name in message.suspended:
+            self._asker._say(f"{name} is suspended by the guardian until tomorrow (UTC), and is not asked.")
         return message
 
     def _collect(self, line: _Line, opened: Opened) -> dict[str, Integers]:
@@ -339,6 +344,9 @@ class _Attempt:
             if not isinstance(message, Held):
                 raise PeerRefused(f"Expected 'held' or 'agreed' from the guardian, got {message.kind!r}.")
             self._mark(False)
+            self.was_lent = message.lent
+            out = [name for name in mine if name not in message.parties]
+            self._asker._say(f"The guardian goes on without {', '.join(out)}.")
             mine = tuple(name for name in mine if name in message.parties)
 
     def _last_step(self, line: _Line, shares: dict[str, Integers]) -> _Opened:

@@ -139,11 +139,33 @@ class PartyLimitsConfig(Options, title="limits"):
     queries_per_asker: int = option(1000, "Queries answered for one asker, ever.", ge=0)
     max_open: int = option(4, "Queries of one asker on their way at a time.", ge=1)
     max_changes: int = option(
-        8, "guardian: how often the answering set of an asker may change, or lack a connected party.", ge=0
+        8, "guardian: how often a day an asker's answering set may change, or lack a connected party.", ge=0
     )
     max_strikes: int = option(
-        3, "guardian: how often an asker may leave out a party that could answer.", ge=0
+        3, "guardian: so many breaches of the rules suspend a party for the day (UTC).", ge=0
     )
+    max_wasted_per_day: int = option(
+        200,
+        "guardian: so many queries that a party ended after masks were lent suspend it for the day.",
+        ge=1,
+    )
+    max_unreached_per_day: int = option(
+        20,
+        "guardian: how many queries of an asker a day may end as its engine did not reach a party's.",
+        ge=1,
+    )
+    max_lost_per_asker: int = option(
+        500, "answerer: queries a day, on its own books for one asker, of which no label is known.", ge=1
+    )
+    max_lost_per_day: int = option(2000, "answerer: the same, for all askers.", ge=1)
+
+    def _rules(self, whole: Any) -> Iterator[Problem]:
+        for name in ("max_lost_per_asker", "max_lost_per_day"):
+            if whole.party.role == "answerer" and getattr(self, name) < whole.session.max_queries:
+                words = (
+                    f"Expected at least a batch, {whole.session.max_queries} queries, or none is answered."
+                )
+                yield wrong(f"limits.{name}", words, "session.max_queries")
 
 
 class BooksConfig(Options, title="ledger"):
