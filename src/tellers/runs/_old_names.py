@@ -97,7 +97,6 @@ OLD_NAMES = {
     "teachers.partition": "teachers.partitions",
     "teachers.torch.classifier": "nn.classifier",
     "teachers.torch.label_classifier": "nn.classifier",
-    "testing.real_round": "testing._real_round",
     "upset": "mechanisms._flip_probability",
     "votes": "privacy.votes",
     "weights": "nn.weights",
