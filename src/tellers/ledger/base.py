@@ -21,11 +21,7 @@ class Unusable(LedgerConflict):
 
 
 class Head(NamedTuple):
-    """The last line of a ledger, at some moment: its number and its hash.
-
-    >>> Head(3, "00ff").number
-    3
-    """
+    """The last line of a ledger, at some moment: its number and its hash."""
 
     number: int
     hash: str

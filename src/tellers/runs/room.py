@@ -422,11 +422,7 @@ class Room:
 
 @dataclass(frozen=True)
 class RoomQuestion:
-    """One of several questions: rows, a key, the student's probabilities, and the account that pays too.
-
-    >>> RoomQuestion([3], key="q0").account is None
-    True
-    """
+    """One of several questions: rows, a key, the student's probabilities, and the account that pays too."""
 
     X: Any
     key: str
