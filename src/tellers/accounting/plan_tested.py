@@ -20,26 +20,7 @@ from ..privacy.votes import Unit, Votes, require_votes_on
 from .costs import budget_for
 from .plan import Consensus
 
-_ORDERS = (
-    5.0,
-    6.0,
-    7.0,
-    8.0,
-    9.0,
-    10.0,
-    11.0,
-    12.0,
-    13.0,
-    14.0,
-    15.0,
-    16.0,
-    18.0,
-    20.0,
-    22.0,
-    24.0,
-    28.0,
-    32.0,
-)
+_ORDERS = tuple(map(float, (*range(5, 17), *range(18, 25, 2), 28, 32)))
 _SHARES_OF_DELTA = (0.02, 0.05, 0.1, 0.2, 0.4)
 _N_PROXY, _N_DRAWS = 2000, 200
 
