@@ -108,15 +108,6 @@ class ClockTable:
         found = self.steps(left, n)
         return None if found is None else left - sum(times * self.dearest[at] for at, times in found)
 
-    def most_steps(self, left: int, most: int) -> int:
-        """Return how many steps fit, `most` at most."""
-        n = 0
-        for at in range(len(self.levels) - 1, -1, -1):
-            if left >= self.levels[at] + self.dearest[at]:
-                times = (left - self.levels[at]) // self.dearest[at]
-                n, left = n + times, left - times * self.dearest[at]
-        return min(n, most)
-
     def to_json(self) -> dict[str, Any]:
         """Return the table as plain values."""
         return {"levels": list(self.levels), "prices": [list(row) for row in self.prices],
