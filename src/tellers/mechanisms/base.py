@@ -87,6 +87,12 @@ def is_by_batch(mechanism: Any) -> bool:
     return hasattr(mechanism, "batch_price")
 
 
+def is_one_batch(mechanism: Any) -> bool:
+    """Return whether it takes all of its queries in one batch, whose size is a field of its own."""
+    declared = getattr(mechanism, "__dataclass_fields__", ())
+    return is_by_batch(mechanism) and (hasattr(mechanism, "n_queries") or "n_queries" in declared)
+
+
 def accountant_for(
     mechanism: Any, budget: Budget, rule: str = "renyi", *, price: RdpCurve | None = None
 ) -> Accountant:
