@@ -274,12 +274,6 @@ class ConfidentClock(KeptTables):
     Assumes:   ballots of one vote; `n_teachers` public, and not fewer than vote; a whole `threshold`. The
                lattices of leads, thresholds and top counts are covered by a margin of 3e-3.
     Reference: "The clock", section on checks and answers.
-
-    >>> clock = ConfidentClock(20, 3, sigma=4.0, threshold=14, sigma_threshold=4.0)
-    >>> silent, answered = clock.table(1e-12).prices
-    >>> bool(silent == answered and answered[-1] < SumClock(
-    ...     (CheckClock(4.0), ArgmaxClock(4.0)), ((1, 1),)).table(1e-12).dearest[-1])
-    True
     """
 
     family: ClassVar[str] = "confident"
@@ -337,9 +331,6 @@ def kept(family: KeptTables, kappa: float) -> ClockTable:
     A file that cannot be read, or is not the table it should be, is worked out again, and so is one that
     another user wrote or may write: a table that asks for too little would let too much through. A folder
     that cannot be written is none.
-
-    >>> kept(CheckClock(3.0), 1e-12) is kept(CheckClock(3.0), 1e-12)
-    True
     """
     said = {"version": TABLE_VERSION, "kappa": float(kappa), **family.identity()}
     path = cache_folder() / f"clock-{_digest(said)[:32]}.json"

@@ -67,11 +67,6 @@ def price_of(
     """Return the most that a batch of queries costs, by all that a mechanism can make use of.
 
     A mechanism that knows no other `orders` is asked for those of a ledger.
-
-    >>> from tellers import GNMax
-    >>> batch = price_of(GNMax(sigma=40.0), Unit(), 461, n_teachers=250)
-    >>> batch.epsilon(1e-5) == (461 * GNMax(sigma=40.0).price(Unit())).epsilon(1e-5)
-    True
     """
     given: dict[str, Any] = {"orders": orders, "n_teachers": n_teachers, "n_classes": n_classes}
     by_batch = getattr(mechanism, "batch_price", None)

@@ -75,12 +75,6 @@ class Price(RdpCurve):
     It is a curve wherever a curve is expected. What is scaled by a fraction, or put together at each order,
     is a curve alone. `ticks` and `events` are what a clock was turned down by already, `delta` what is added
     to the delta of the run.
-
-    >>> item = Item((RdpCurve.zcdp(0.01),))
-    >>> [(n, kind) for n, _, kind in (3 * item.price() + item.price()).terms]
-    [(4, None)]
-    >>> type(0.5 * item.price()).__name__
-    'RdpCurve'
     """
 
     terms: tuple[Term, ...] = ()
@@ -180,12 +174,7 @@ def with_delta(curve: RdpCurve, delta: float) -> RdpCurve:
 
 
 def charges(curves: Sequence[RdpCurve], clock: ClockFamily | None = None) -> tuple[Price, ...]:
-    """Return the prices of the kinds of outcome of one item.
-
-    >>> silent, answered = charges([RdpCurve.zcdp(0.01), RdpCurve.zcdp(0.1)])
-    >>> silent.terms[0][1] is answered.terms[0][1]
-    True
-    """
+    """Return the prices of the kinds of outcome of one item."""
     item = Item(tuple(curves), clock)
     return tuple(item.price(kind) for kind in range(len(item.curves)))
 
