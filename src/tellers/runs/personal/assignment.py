@@ -73,7 +73,15 @@ class Assignment:
         return self.leave and isinstance(self.plan, Upsampling)
 
     def rows(self, table: ArrayLike) -> NDArray[Any]:
-        """Return the rows that the partition numbers: the table itself, or with its copies."""
+        """Return the rows that the partition numbers: the table itself, or with its copies.
+
+        >>> from tellers import GNMax
+        >>> from tellers.runs.personal import read_consent
+        >>> consent = read_consent([0.7, 1.4, 0.7, 1.4], delta=1e-5)
+        >>> assignment = arrange("upsampling", consent, GNMax(4.0), n_teachers=2, seed=7)
+        >>> assignment.rows(["a", "b", "c", "d"]).tolist()
+        ['a', 'b', 'b', 'c', 'd', 'd']
+        """
         # Rows on disk stay there.
         whole: Any = table if hasattr(table, "shape") else np.asarray(table)
         rows: NDArray[Any] = whole if self.source is None else whole[self.source]

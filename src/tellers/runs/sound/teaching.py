@@ -688,6 +688,9 @@ def teach_student(
     All students of the same teachers are charged to one ledger, that of `books_of`: a budget that names
     another ledger is for the first of them. Called again with the same settings, it answers from what was
     released and charges nothing. See `student_config` for an example.
+
+    >>> teach_student.__name__
+    'teach_student'
     """
     place, wanted = Path(folder), config.budget.ledger
     if wanted == BudgetConfig().ledger:
