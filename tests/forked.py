@@ -34,7 +34,8 @@ READY = (
     "typer.rich_utils", "fastapi", "uvicorn", "httpx", "argon2", "structlog", "cryptography.x509",
     "dp_accounting.pld.privacy_loss_distribution",
     "tellers.cli", "tellers.accounting", "tellers.runs.pipeline", "tellers.runs.report", "tellers.runs.sound",
-    "tellers.service", "tellers.testing._real_round", "tellers.parties._answer", "tellers.ledger.sql",
+    "tellers.service", "tellers.parties._answer", "tellers.parties._guard", "tellers.parties.ask",
+    "tellers.parties.collaboration.learning", "tellers.ledger.sql",
     "tellers.students.torch", "tellers.teachers.store", "tellers.teachers.torch",
 )  # fmt: skip
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h: orphans become children of this process

@@ -12,62 +12,38 @@ __version__ = "0.2.0"
 
 
 def _lazy(
-    package: str, homes: Mapping[str, str]
+    package: str, homes: Mapping[str, str], *, old: Mapping[str, str] | None = None
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__all__`, `__getattr__` and `__dir__` of a package whose names are loaded when first used."""
+    """Return `__all__`, `__getattr__` and `__dir__` of a package whose names are loaded when first used.
+
+    `homes` are the names that each module has; those of `old` are found too, and not listed.
+    """
+    names = sorted(name for told in homes.values() for name in told.split())
+    places = {name: home for home, told in [*homes.items(), *(old or {}).items()] for name in told.split()}
 
     def load(name: str) -> Any:
-        if name not in homes:
+        if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = import_module(homes[name], package)
-        return home if homes[name] == f".{name}" else getattr(home, name)
+        home = import_module(f".{places[name]}", package)
+        return home if places[name] == name else getattr(home, name)
 
-    names = sorted(homes)
     return names, load, lambda: names
 
 
 _HOME = {
-    "Accountant": ".privacy",
-    "AdaptiveGNThreshold": ".mechanisms",
-    "Binary": ".mechanisms",
-    "Budget": ".privacy",
-    "ConfidentBinary": ".mechanisms",
-    "ConfidentDependentBinary": ".mechanisms",
-    "ConfidentGNMax": ".mechanisms",
-    "ConfidentGNThreshold": ".mechanisms",
-    "ConfidentPowerset": ".mechanisms",
-    "ConfidentTau": ".mechanisms",
-    "Cost": ".privacy",
-    "DependentBinary": ".mechanisms",
-    "GNMax": ".mechanisms",
-    "GNThreshold": ".mechanisms",
-    "Implications": ".mechanisms",
-    "InteractiveGNMax": ".mechanisms",
-    "LNMax": ".mechanisms",
-    "LabelVotes": ".privacy",
-    "MemoryLedger": ".ledger",
-    "NoisyHistogram": ".mechanisms",
-    "OneOf": ".privacy",
-    "PartialPowerset": ".mechanisms",
-    "PateClassifier": ".runs",
-    "PateMultilabelClassifier": ".runs",
-    "PostgresLedger": ".ledger.sql",
-    "Powerset": ".mechanisms",
-    "RdpCurve": ".privacy",
-    "Relation": ".privacy",
-    "Release": ".privacy",
-    "Room": ".runs",
-    "SILENT": ".privacy",
-    "Sealed": ".privacy",
-    "SetOf": ".privacy",
-    "SqliteLedger": ".ledger",
-    "Tau": ".mechanisms",
-    "Unit": ".privacy",
-    "Votes": ".privacy",
-    "describe": ".privacy",
-    "exact_cost": ".accounting",
-    "noise": ".privacy",
-    "open_ledger": ".ledger",
+    "accounting": "exact_cost",
+    "ledger": "MemoryLedger SqliteLedger open_ledger",
+    "ledger.sql": "PostgresLedger",
+    "mechanisms": (
+        "AdaptiveGNThreshold Binary ConfidentBinary ConfidentDependentBinary ConfidentGNMax "
+        "ConfidentGNThreshold ConfidentPowerset ConfidentTau DependentBinary GNMax GNThreshold Implications "
+        "InteractiveGNMax LNMax NoisyHistogram PartialPowerset Powerset Tau"
+    ),
+    "privacy": (
+        "Accountant Budget Cost LabelVotes OneOf RdpCurve Relation Release SILENT Sealed SetOf Unit Votes "
+        "describe noise"
+    ),
+    "runs": "PateClassifier PateMultilabelClassifier Room",
 }
 __all__, __getattr__, _names = _lazy(__name__, _HOME)
 

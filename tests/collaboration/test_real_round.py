@@ -8,9 +8,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from tellers.testing import _real_round
-
-from .. import forked
+from .. import forked, real_round
 
 
 def require_engine():
@@ -25,8 +23,8 @@ def require_engine():
 @pytest.mark.parametrize("task", ["single", "multi"])
 def test_a_real_round_is_the_clear(task, monkeypatch):
     require_engine()
-    monkeypatch.setattr(_real_round, "subprocess", SimpleNamespace(Popen=forked.Popen))
-    found = _real_round.check_real_round(task=task, n_answerers=4, n_queries=50, seed=7)
+    monkeypatch.setattr(real_round, "subprocess", SimpleNamespace(Popen=forked.Popen))
+    found = real_round.check_real_round(task=task, n_answerers=4, n_queries=50, seed=7)
     assert len(found.parties) == 4
     assert found.n_labels == (50 if task == "single" else 250)
     assert found.n_different == 0

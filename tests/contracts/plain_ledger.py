@@ -7,23 +7,34 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tellers import Accountant, Budget, RdpCurve, Release
+from tellers.errors import LedgerConflict
 from tellers.ledger.base import (
     AccountState,
     Charge,
     Entry,
     Ticket,
     charge_all,
+    overrun,
     refuse_known,
-    refuse_overrun,
     refuse_unknown,
     require_account,
-    require_affordable,
     require_groups_pay,
     require_same,
     require_storable_event,
 )
 from tellers.privacy._price import Price, itemised
 from tellers.privacy.budget import Debit
+
+
+def require_affordable(
+    key: str, also: Mapping[str, RdpCurve], *, accounts: Mapping[str, AccountState]
+) -> None:
+    """Refuse a question that one of its named accounts does not exist for, or cannot pay."""
+    for name in also:
+        if name not in accounts:
+            raise LedgerConflict(f"Expected an account that was opened, got {name!r}. Nothing was charged.")
+    for name, price in also.items():
+        accounts[name].accountant.require(accounts[name].spent, price, key=key, account=name)
 
 
 def in_ticks(price: RdpCurve, ticks: int, events: int) -> Price:
@@ -163,7 +174,7 @@ class PlainLedger:
                 entry, charged=charged, is_settled=True, release=record, also=paid
             )
             if not kept:
-                refuse_overrun(ticket.key)
+                raise overrun(ticket.key)
 
     def entries(self) -> list[Entry]:
         """Return everything on the books, oldest first."""

@@ -23,7 +23,8 @@ from tellers.parties._link import EngineLink
 from tellers.parties._messages import Out
 from tellers.parties._wire import Channel
 from tellers.runs import read_party
-from tellers.testing._real_round import NoiseRecorder, say, say_address
+
+from ..real_round import NoiseRecorder, say, say_address
 
 
 def die_at(step: str, *, die: Callable[[], Any] | None = None) -> None:

@@ -27,9 +27,9 @@ from tellers.runs.settings.party import (
     settings_for,
 )
 from tellers.teachers.models import dump_model
-from tellers.testing._real_round import NoiseRecorder, unmasked
 
 from .. import forked
+from ..real_round import NoiseRecorder, unmasked
 from . import instrumented_party
 from .definitions import votes_of
 

@@ -132,7 +132,8 @@ def main(view: str, config: str, noise: str) -> None:
 def ask(view: str, config: str, rows: str, out: str, batch: str) -> None:
     """Ask for labels of all rows of a file, batch by batch, and write them with the ids of the batches."""
     from tellers.parties import AskRole
-    from tellers.testing._real_round import say
+
+    from ..real_round import say
 
     watch_party(Path(view))
     X, found = np.load(rows), []

@@ -594,9 +594,6 @@ def public_numbers(votes: Votes) -> dict[str, Any]:
     """Return how many teachers and classes votes have, for prices that go by them.
 
     Nothing where ballots weigh more than one vote: such votes are more than teachers.
-
-    >>> public_numbers(Votes.from_counts([[40, 210]], n_teachers=250))
-    {'n_teachers': 250, 'n_classes': 2}
     """
     if votes.space.kind != "classes":
         return {"n_teachers": votes.n_teachers}

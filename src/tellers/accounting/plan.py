@@ -1,6 +1,7 @@
 """Planning: synthetic votes from public assumptions, and how many labels a budget buys."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -369,12 +370,10 @@ class _Trial:
 
 def n_within(exact: ExactCost, budget: Budget, n_public: int) -> int:
     """Return how many queries fit the budget, if they cost what those cost that were voted on."""
-    one, low, high = _each(exact), 0, n_public
-    while low < high:
-        middle = (low + high + 1) // 2
-        fits = (one * middle).epsilon(budget.delta) <= budget.epsilon
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return low
+    one = _each(exact)
+    return bisect_left(
+        range(1, n_public + 1), True, key=lambda n: (one * n).epsilon(budget.delta) > budget.epsilon
+    )
 
 
 def _each(exact: ExactCost) -> RdpCurve:

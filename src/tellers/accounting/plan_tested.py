@@ -1,6 +1,7 @@
 """Planning a tested batch: what to propose, before any vote, from public votes or assumptions alone."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,26 +21,7 @@ from ..privacy.votes import Unit, Votes, require_votes_on
 from .costs import budget_for
 from .plan import Consensus
 
-_ORDERS = (
-    5.0,
-    6.0,
-    7.0,
-    8.0,
-    9.0,
-    10.0,
-    11.0,
-    12.0,
-    13.0,
-    14.0,
-    15.0,
-    16.0,
-    18.0,
-    20.0,
-    22.0,
-    24.0,
-    28.0,
-    32.0,
-)
+_ORDERS = tuple(map(float, (*range(5, 17), *range(18, 25, 2), 28, 32)))
 _SHARES_OF_DELTA = (0.02, 0.05, 0.1, 0.2, 0.4)
 _N_PROXY, _N_DRAWS = 2000, 200
 
@@ -146,11 +128,8 @@ def plan_most_tested(
     require_fraction(delta=delta, pass_rate=pass_rate)
     gaps = _all_gaps(proxies, n_teachers, n_classes)
     search = _search(sigma, n_teachers, n_classes, delta, gaps, pass_rate, room)
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if search.epsilons(middle).min() <= epsilon else (low, middle - 1)
-    for n_queries in range(low, 0, -1):  # rounding a proposal up may take a query off
+    fitting = bisect_left(range(1, most + 1), True, key=lambda n: search.epsilons(n).min() > epsilon)
+    for n_queries in range(fitting, 0, -1):  # rounding a proposal up may take a query off
         plan = _planned(search, n_queries, gaps)
         if budget_for(plan.mechanism, n_queries, delta=delta) <= epsilon:
             return plan
@@ -269,11 +248,12 @@ def _pass_rate(mechanism: TestedGNMax, table: Floats, gaps: NDArray[np.int64]) -
     total = 0.0
     for _ in range(_N_DRAWS):
         drawn = rng.choice(gaps, mechanism.n_queries)
-        low, high = -1, (table.size - 1 + 1) // 2 + 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            clear = float(table[np.maximum(drawn - 2 * middle, 0)].sum()) <= mechanism.clear_cost
-            low, high = (middle, high) if clear else (low, middle - 1)
+        depths = range(table.size // 2 + 2)
+
+        def is_dear(changed: int, drawn: NDArray[np.int64] = drawn) -> bool:
+            return float(table[np.maximum(drawn - 2 * changed, 0)].sum()) > mechanism.clear_cost
+
+        low = bisect_left(depths, True, key=is_dear) - 1
         # P[Z >= threshold - depth] = P[Z <= depth - threshold]
         total += math.exp(float(law.log_cdf(np.array([float(low - mechanism.threshold)]))[0]))
     return total / _N_DRAWS

@@ -210,15 +210,6 @@ def is_sum(name: str) -> bool:
     return answers_of(mechanism_named(name)) == "scores"
 
 
-def is_one_batch(name: str) -> bool:
-    """Say whether a mechanism takes all of its queries in one batch, whose size is a parameter of its own."""
-    from ..mechanisms.base import is_by_batch
-    from ..mechanisms.registry import declared_fields, mechanism_named
-
-    kind = mechanism_named(name)
-    return is_by_batch(kind) and "n_queries" in [one.name for one in declared_fields(kind)]
-
-
 def require_parameters(name: str, given: dict[str, Any]) -> None:
     """Refuse parameters that are missing or belong to another mechanism."""
     from ..mechanisms.registry import counts_parts, declared_fields, mechanism_named

@@ -133,6 +133,9 @@ def command(
     tellers plan --mechanism tested-gnmax --teachers 250 --classes 10 --queries 461 --delta 1e-5
     tellers plan --mechanism gaussian-sum --teachers 2000 --epsilon 1 --delta 1e-5
     """
+    from ..mechanisms.base import is_one_batch
+    from ..mechanisms.registry import mechanism_named
+
     named = None if mechanism is None else str(mechanism)
     if named is not None and options.is_sum(named):
         foreign = {
@@ -146,7 +149,7 @@ def command(
         _tell_sum(_needed(epsilon), delta, rule, teachers, as_json=as_json)
         return
     _require_mechanism(named, given, labels=labels, multilabel=multilabel)
-    if named is not None and options.is_one_batch(named):
+    if named is not None and is_one_batch(mechanism_named(named)):
         foreign = {
             "labels": labels, "against": against if against != "public" else None, "plot": plot,
             "rule": rule if rule != "auto" else None, "yes_rate": yes_rate, "correlation": correlation,

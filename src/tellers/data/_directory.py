@@ -14,38 +14,24 @@ import gzip
 import hashlib
 import lzma
 import os
+import tomllib
 import zlib
+from importlib.resources import files
 from os import PathLike
 from pathlib import Path
+from typing import Any, Final
 
 from ..privacy._files import cap, unpack_bounded
 
 ENVIRONMENT = "TELLERS_DATA"
 
-# SHA-256 of the unpacked files, by folder.
-_PUBLISHED = {
-    "adult": {
-        "adult.data": "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
-        "adult.test": "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
-    },
-    "diabetes130": {
-        "diabetic_data.csv": "0689e7ec031237dc63031b938805c48377748761a3b26acab621567afa24df97",
-    },
-    "fashion-mnist": {
-        "t10k-images-idx3-ubyte": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
-        "t10k-labels-idx1-ubyte": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
-        "train-images-idx3-ubyte": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
-        "train-labels-idx1-ubyte": "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
-    },
-    "mnist": {
-        "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-        "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-        "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-        "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-    },
-}
+_TEXT = (files(__package__) / "published.toml").read_text("utf-8")
+PUBLISHED: Final[dict[str, Any]] = tomllib.loads(_TEXT)
+"""What was published with the data sets: columns with their categories, and checksums."""
 CHECKSUMS = {
-    f"{folder}/{name}": known for folder, files in _PUBLISHED.items() for name, known in files.items()
+    f"{folder}/{name}": known
+    for folder, known_files in PUBLISHED["checksums"].items()
+    for name, known in known_files.items()
 }
 
 _PACKINGS = ("", ".gz", ".xz")

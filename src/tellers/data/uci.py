@@ -13,57 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import require_count
-from ._directory import read_file
+from ._directory import PUBLISHED, read_file
 from .dataset import Dataset
 from .tables import encode
 
 # The columns of Adult: no words for numbers, else the categories of adult.names.
-_ADULT: dict[str, str] = {
-    "age": "",
-    "workclass": (
-        "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay Never-worked"
-    ),
-    "fnlwgt": "",
-    "education": (
-        "Bachelors Some-college 11th HS-grad Prof-school Assoc-acdm Assoc-voc 9th 7th-8th 12th Masters "
-        "1st-4th 10th Doctorate 5th-6th Preschool"
-    ),
-    "education-num": "",
-    "marital-status": (
-        "Married-civ-spouse Divorced Never-married Separated Widowed Married-spouse-absent Married-AF-spouse"
-    ),
-    "occupation": (
-        "Tech-support Craft-repair Other-service Sales Exec-managerial Prof-specialty Handlers-cleaners "
-        "Machine-op-inspct Adm-clerical Farming-fishing Transport-moving Priv-house-serv Protective-serv "
-        "Armed-Forces"
-    ),
-    "relationship": "Wife Own-child Husband Not-in-family Other-relative Unmarried",
-    "race": "White Asian-Pac-Islander Amer-Indian-Eskimo Other Black",
-    "sex": "Female Male",
-    "capital-gain": "",
-    "capital-loss": "",
-    "hours-per-week": "",
-    "native-country": (
-        "United-States Cambodia England Puerto-Rico Canada Germany Outlying-US(Guam-USVI-etc) India "
-        "Japan Greece South China Cuba Iran Honduras Philippines Italy Poland Jamaica Vietnam Mexico "
-        "Portugal Ireland France Dominican-Republic Laos Ecuador Taiwan Haiti Columbia Hungary Guatemala "
-        "Nicaragua Scotland Thailand Yugoslavia El-Salvador Trinadad&Tobago Peru Hong Holand-Netherlands"
-    ),
-}
+_ADULT: dict[str, str] = PUBLISHED["adult"]
 _INCOMES = ("<=50K", ">50K")
 
-_DRUGS = (
-    "metformin", "repaglinide", "nateglinide", "chlorpropamide", "glimepiride", "acetohexamide",
-    "glipizide", "glyburide", "tolbutamide", "pioglitazone", "rosiglitazone", "acarbose", "miglitol",
-    "troglitazone", "tolazamide", "examide", "citoglipton", "insulin", "glyburide-metformin",
-    "glipizide-metformin", "glimepiride-pioglitazone", "metformin-rosiglitazone",
-    "metformin-pioglitazone",
-)  # fmt: skip
-_COUNTS = (
-    "admission_type_id", "discharge_disposition_id", "admission_source_id", "time_in_hospital",
-    "num_lab_procedures", "num_procedures", "num_medications", "number_outpatient", "number_emergency",
-    "number_inpatient", "number_diagnoses",
-)  # fmt: skip
+_DRUGS = PUBLISHED["diabetes130"]["drugs"].split()
+_COUNTS = PUBLISHED["diabetes130"]["counts"].split()
 _DOSES = "No Down Steady Up"
 # The columns of Diabetes in which nothing is missing, less the two that name the visit and the patient; words
 # in the order of their codes. Missing somewhere, hence left out: race, weight, payer_code, medical_specialty,

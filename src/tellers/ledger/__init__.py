@@ -3,21 +3,12 @@
 from .. import _lazy
 
 _HOME = {
-    "AccountState": ".base",
-    "Anchor": ".witness",
-    "Charge": ".base",
-    "Entry": ".base",
-    "Ledger": ".base",
-    "MemoryLedger": ".memory",
-    "SqliteLedger": ".sqlite",
-    "Ticket": ".base",
-    "Vault": ".vault",
-    "Witness": ".witness",
-    "compact_ledger": ".compact",
-    "export_ledger": ".opening",
-    "import_ledger": ".opening",
-    "open_group_accounts": ".base",
-    "open_ledger": ".opening",
-    "open_witness": ".witness",
+    "base": "AccountState Charge Entry Ledger Ticket open_group_accounts",
+    "compact": "compact_ledger",
+    "memory": "MemoryLedger",
+    "opening": "export_ledger import_ledger open_ledger",
+    "sqlite": "SqliteLedger",
+    "vault": "Vault",
+    "witness": "Anchor Witness open_witness",
 }
 __all__, __getattr__, __dir__ = _lazy(__name__, _HOME)

@@ -47,11 +47,6 @@ class TurnQueue:
     Guarantee: a task is done once or not at all; its turn begins in time, or it is taken back.
     Assumes:   nothing.
     Reference: none (group commit, as databases have it).
-
-    >>> turns = TurnQueue(lambda deadline, tasks: [task.what() for task in tasks()])
-    >>> turns.take(TurnTask(lambda: print("done"), time.monotonic() + 1))
-    done
-    True
     """
 
     def __init__(self, act: Callable[[float, Callable[[], list[TurnTask]]], object]) -> None:

@@ -21,11 +21,7 @@ class Unusable(LedgerConflict):
 
 
 class Head(NamedTuple):
-    """The last line of a ledger, at some moment: its number and its hash.
-
-    >>> Head(3, "00ff").number
-    3
-    """
+    """The last line of a ledger, at some moment: its number and its hash."""
 
     number: int
     hash: str
@@ -247,11 +243,6 @@ def charge(key: str, reserved: RdpCurve, *, used: RdpCurve) -> tuple[RdpCurve, b
     return with_delta(used, delta), kept
 
 
-def refuse_overrun(key: str) -> NoReturn:
-    """Say that a question cost more than its price, after it was charged."""
-    raise overrun(key)
-
-
 def overrun(key: str) -> LedgerConflict:
     """Return what to raise where a question cost more than its price, after it was charged."""
     return LedgerConflict(
@@ -294,20 +285,6 @@ def require_same(name: str, held: Accountant, budget: Budget) -> None:
             f"got epsilon={budget.epsilon} and delta={budget.delta}. A budget is a promise and stays; open "
             "an account of another name."
         )
-
-
-def require_affordable(
-    key: str, also: Mapping[str, RdpCurve], *, accounts: Mapping[str, AccountState]
-) -> None:
-    """Refuse a question that one of its named accounts does not exist for, or cannot pay."""
-    for name in also:
-        if name not in accounts:
-            raise LedgerConflict(
-                f"Expected an account that was opened, got {name!r}. Nothing was charged; open it with "
-                "open_account(name, budget), or look for a slip in its name."
-            )
-    for name, price in also.items():
-        accounts[name].accountant.require(accounts[name].spent, price, key=key, account=name)
 
 
 def charge_all(

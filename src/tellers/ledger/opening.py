@@ -63,13 +63,6 @@ def open_as_begun(where: str | os.PathLike[str], accountant: Accountant, **optio
     They are the Rényi order and the part of delta for tests, or the events of a clock. They were fixed
     before its first release, so whatever is asked now is held by them too: gnmax after a batch that failed
     its test, say.
-
-    >>> import tempfile
-    >>> from tellers import Budget
-    >>> place = Path(tempfile.mkdtemp()) / "books.db"
-    >>> open_as_begun(place, Accountant(Budget(2.0, 1e-5), order=8.0, for_tests=1e-6)).close()
-    >>> open_as_begun(place, Accountant(Budget(2.0, 1e-5))).accountant.held_at
-    8.0
     """
     try:
         return open_ledger(where, accountant, **options)

@@ -48,11 +48,7 @@ class KeptTables(ABC):
     family: ClassVar[str]
 
     def identity(self) -> dict[str, Any]:
-        """Return plain values that tell this family from every other: its name and its fields.
-
-        >>> ArgmaxClock(40).identity()
-        {'family': 'argmax', 'sigma': 40.0, 'weight': 1}
-        """
+        """Return plain values that tell this family from every other: its name and its fields."""
         found: dict[str, Any] = {"family": self.family}
         for one in fields(cast(Any, self)):
             value = getattr(self, one.name)
@@ -79,10 +75,6 @@ class ArgmaxClock(KeptTables):
                thresholds are looked at a tenth of sigma apart (all of them where sigma is below 15), out to
                where less than kappa lies; the margin of a part in a thousand covers what is between.
     Reference: "The clock"; the family of "The price of an arg max".
-
-    >>> table = ArgmaxClock(4.0).table(1e-12)
-    >>> round(table.dearest[-1] / 2**40 * 4**2, 2)
-    1.28
     """
 
     family: ClassVar[str] = "argmax"
@@ -94,7 +86,6 @@ class ArgmaxClock(KeptTables):
         require_count(weight=self.weight)
 
     def work_out(self, kappa: float) -> ClockTable:
-        """Return the table, worked out anew."""
         return price_all(gaussian_races(self.sigma, self.weight, kappa), kappa, margin=_LATTICE)
 
 
@@ -105,10 +96,6 @@ class LaplaceArgmaxClock(KeptTables):
     Guarantee: as `ArgmaxClock`.
     Assumes:   as `ArgmaxClock`; the lattice is finer near the kinks of the density, coarser far from them.
     Reference: "The clock".
-
-    >>> table = LaplaceArgmaxClock(0.5).table(1e-12)
-    >>> 1.2 < table.dearest[-1] / 2**40 / 0.5**2 < 1.4
-    True
     """
 
     family: ClassVar[str] = "laplace-argmax"
@@ -120,7 +107,6 @@ class LaplaceArgmaxClock(KeptTables):
         require_count(weight=self.weight)
 
     def work_out(self, kappa: float) -> ClockTable:
-        """Return the table, worked out anew."""
         return price_all(laplace_races(self.gamma, self.weight, kappa), kappa, margin=_LATTICE)
 
 
@@ -133,10 +119,6 @@ class CheckClock(KeptTables):
                clock's condition is convex in it.
     Assumes:   whole margins, discrete Gaussian noise; every margin that noise can decide is looked at.
     Reference: "The clock"; the family of `check_supremum`.
-
-    >>> table = CheckClock(10.0).table(1e-12)
-    >>> round(table.dearest[-1] / 2**40 * 10**2, 2)
-    0.64
     """
 
     family: ClassVar[str] = "check"
@@ -148,7 +130,6 @@ class CheckClock(KeptTables):
         require_count(weight=self.weight)
 
     def work_out(self, kappa: float) -> ClockTable:
-        """Return the table, worked out anew."""
         return price_all(checks(self.sigma, self.weight, kappa), kappa, margin=_ALL)
 
 
@@ -160,9 +141,6 @@ class RangeClock(KeptTables):
                ratios in [l, u] the one on {l, u} alone is worst; both directions, every place of the range.
     Assumes:   bounded range (the exponential mechanism), or (epsilon, 0)-differential privacy.
     Reference: Dong, Durfee, Rogers 2020 (bounded range); "The clock".
-
-    >>> RangeClock(0.2).table(1e-12).dearest[-1] < RangeClock(0.2, pure=True).table(1e-12).dearest[-1]
-    True
     """
 
     family: ClassVar[str] = "range"
@@ -173,7 +151,6 @@ class RangeClock(KeptTables):
         require_positive(epsilon=self.epsilon)
 
     def work_out(self, kappa: float) -> ClockTable:
-        """Return the table, worked out anew."""
         if self.pure:
             return price_all(two_points(2 * self.epsilon, np.array([self.epsilon])), kappa, margin=_ALL)
         places = self.epsilon * np.linspace(0, 1, 2002)[1:-1]
@@ -192,10 +169,6 @@ class GaussianClock(KeptTables):
     Guarantee: the price of the one pair of laws, both orders; smaller moves cost no more.
     Assumes:   discrete Gaussian noise on whole numbers.
     Reference: Smith and Thakurta 2022 (continuous noise); "The clock".
-
-    >>> table = GaussianClock(5.0).table(1e-12)
-    >>> 1.0 < table.dearest[-1] / 2**40 * 5**2 < 1.001
-    True
     """
 
     family: ClassVar[str] = "gaussian"
@@ -207,7 +180,6 @@ class GaussianClock(KeptTables):
         require_count(by=self.by)
 
     def work_out(self, kappa: float) -> ClockTable:
-        """Return the table, worked out anew."""
         return price_all(shifts(self.sigma, self.by, kappa), kappa, margin=_ALL)
 
 
@@ -221,10 +193,6 @@ class GaussianSumClock(KeptTables):
                its squared move, no more than the dearest single move does, and no more than `squared` move.
     Assumes:   whole numbers and moves; independent noise.
     Reference: "The clock".
-
-    >>> table = GaussianSumClock(5.0, squared=2, most=1).table(1e-12)
-    >>> table.events, 2.0 < table.dearest[-1] / 2**40 * 5**2 < 2.002
-    (2, True)
     """
 
     family: ClassVar[str] = "gaussian-sum"
@@ -255,10 +223,6 @@ class SumClock(KeptTables):
                prices at a level hold above it, so their sum at the level after the last part holds.
     Assumes:   which part is asked next depends on earlier outcomes alone; the parts seen are public.
     Reference: "The clock".
-
-    >>> both = SumClock((CheckClock(10.0), CheckClock(5.0)), ((1, 0), (1, 1))).table(1e-12)
-    >>> both.events, both.prices[0][-1] == CheckClock(10.0).table(1e-12).dearest[-1]
-    (2, True)
     """
 
     family: ClassVar[str] = "sum"
@@ -310,12 +274,6 @@ class ConfidentClock(KeptTables):
     Assumes:   ballots of one vote; `n_teachers` public, and not fewer than vote; a whole `threshold`. The
                lattices of leads, thresholds and top counts are covered by a margin of 3e-3.
     Reference: "The clock", section on checks and answers.
-
-    >>> clock = ConfidentClock(20, 3, sigma=4.0, threshold=14, sigma_threshold=4.0)
-    >>> silent, answered = clock.table(1e-12).prices
-    >>> bool(silent == answered and answered[-1] < SumClock(
-    ...     (CheckClock(4.0), ArgmaxClock(4.0)), ((1, 1),)).table(1e-12).dearest[-1])
-    True
     """
 
     family: ClassVar[str] = "confident"
@@ -337,7 +295,6 @@ class ConfidentClock(KeptTables):
             raise ValueError(f"Expected a share of silence in [0, 1], or None, got {self.silent}.")
 
     def work_out(self, kappa: float) -> ClockTable:
-        """Return the table, worked out anew."""
         joint = Joint(
             self.of, self.n_teachers, self.n_classes, self.sigma, self.threshold, self.sigma_threshold
         )
@@ -347,11 +304,7 @@ class ConfidentClock(KeptTables):
 
 
 def squared_moves(sigma: float, l2: float, linf: float) -> GaussianSumClock | None:
-    """Return the family of numbers that a unit moves by whole steps of this length, or None for long moves.
-
-    >>> squared_moves(5.0, 2**0.5, 1.0)
-    GaussianSumClock(sigma=5.0, squared=2, most=1)
-    """
+    """Return the family of numbers that a unit moves by whole steps so long, or None for long moves."""
     squared = math.floor(l2 * l2 * (1 + 1e-12))
     most = math.floor(min(l2, linf) * (1 + 1e-12))
     # There is a table per length of a move, and an event per number that moves.
@@ -359,11 +312,7 @@ def squared_moves(sigma: float, l2: float, linf: float) -> GaussianSumClock | No
 
 
 def price_at(table: ClockTable, level: int, kind: int | None = None) -> int:
-    """Return the ticks that a table asks for where so many are left afterwards.
-
-    >>> price_at(ClockTable((0, 100), ((8, 5),), kappa=1e-12), 120)
-    5
-    """
+    """Return the ticks that a table asks for where so many are left afterwards."""
     row = table.dearest if kind is None else table.prices[kind]
     at = int(np.searchsorted(table.levels, level, side="right")) - 1
     return row[at]
@@ -382,9 +331,6 @@ def kept(family: KeptTables, kappa: float) -> ClockTable:
     A file that cannot be read, or is not the table it should be, is worked out again, and so is one that
     another user wrote or may write: a table that asks for too little would let too much through. A folder
     that cannot be written is none.
-
-    >>> kept(CheckClock(3.0), 1e-12) is kept(CheckClock(3.0), 1e-12)
-    True
     """
     said = {"version": TABLE_VERSION, "kappa": float(kappa), **family.identity()}
     path = cache_folder() / f"clock-{_digest(said)[:32]}.json"
@@ -416,11 +362,7 @@ def _digest(said: dict[str, Any]) -> str:
 
 
 def cache_folder() -> Path:
-    """Return the folder in which tables are kept.
-
-    >>> cache_folder().is_absolute()
-    True
-    """
+    """Return the folder in which tables are kept."""
     if os.environ.get("TELLERS_CACHE"):
         return Path(os.environ["TELLERS_CACHE"]).absolute()
     if os.environ.get("XDG_CACHE_HOME"):

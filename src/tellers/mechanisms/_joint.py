@@ -77,11 +77,6 @@ def joint_price(checked: Checked, orders: tuple[float, ...]) -> RdpCurve:
                {silent, answer} are at most this; never above the prices of check and answer together.
     Assumes:   independent discrete Gaussian noise on the check and on the counts.
     Reference: "The joint price of a check and its answer".
-
-    >>> checked = Checked("classes", 250, 10, 40.0, 200, 150.0)
-    >>> joint, = joint_price(checked, (8.0,)).values
-    >>> bool(joint < 0.4 * checked.both((8.0,))[0])
-    True
     """
     return _as_price(_joint(checked, orders), checked, orders)
 
@@ -98,11 +93,6 @@ def joint_charges(
                share neither is above the prices of check and answer together, with one above twice these.
     Assumes:   as `joint_price`; the share is public.
     Reference: Feldman and Zrnic 2021; "The joint price of a check and its answer".
-
-    >>> checked = Checked("classes", 250, 10, 40.0, 200, 40.0)
-    >>> silent, answered = joint_charges(checked, (18.0,))
-    >>> bool(silent.values[0] < joint_price(checked, (18.0,)).values[0] < answered.values[0])
-    True
     """
     silent, answered = _charges(checked, orders, expected_silence)
     return _as_price(silent, checked, orders), _as_price(answered, checked, orders)

@@ -67,11 +67,6 @@ def price_of(
     """Return the most that a batch of queries costs, by all that a mechanism can make use of.
 
     A mechanism that knows no other `orders` is asked for those of a ledger.
-
-    >>> from tellers import GNMax
-    >>> batch = price_of(GNMax(sigma=40.0), Unit(), 461, n_teachers=250)
-    >>> batch.epsilon(1e-5) == (461 * GNMax(sigma=40.0).price(Unit())).epsilon(1e-5)
-    True
     """
     given: dict[str, Any] = {"orders": orders, "n_teachers": n_teachers, "n_classes": n_classes}
     by_batch = getattr(mechanism, "batch_price", None)
@@ -83,13 +78,14 @@ def price_of(
 
 
 def is_by_batch(mechanism: Any) -> bool:
-    """Return whether a mechanism, or its class, is paid for a whole batch and not by the query.
-
-    >>> from tellers import GNMax
-    >>> is_by_batch(GNMax)
-    False
-    """
+    """Return whether a mechanism, or its class, is paid for a whole batch and not by the query."""
     return hasattr(mechanism, "batch_price")
+
+
+def is_one_batch(mechanism: Any) -> bool:
+    """Return whether it takes all of its queries in one batch, whose size is a field of its own."""
+    declared = getattr(mechanism, "__dataclass_fields__", ())
+    return is_by_batch(mechanism) and (hasattr(mechanism, "n_queries") or "n_queries" in declared)
 
 
 def accountant_for(
@@ -100,10 +96,6 @@ def accountant_for(
     A mechanism whose price is meant for one Rényi order says so in `held_at`, and one that takes a part of
     delta for a test in `test_delta`: both are fixed when the ledger is opened. So are the terms of a clock,
     for which the `price` of a query is asked.
-
-    >>> from tellers import GNMax
-    >>> accountant_for(GNMax(40.0), Budget(1.0, 1e-5)) == Accountant(Budget(1.0, 1e-5))
-    True
     """
     order, for_tests = getattr(mechanism, "held_at", None), getattr(mechanism, "test_delta", 0.0)
     if rule == "clock" and (order is not None or for_tests):
@@ -146,13 +138,7 @@ def item_of(
 def has_one_price(
     mechanism: Any, unit: Unit, *, n_teachers: int | None = None, n_classes: int | None = None
 ) -> bool:
-    """Say whether every query costs the same, whatever comes out: by its word, or since all kinds do.
-
-    >>> from tellers import ConfidentGNMax
-    >>> even = ConfidentGNMax(4.0, 15, 4.0, expected_silence=0.0)
-    >>> has_one_price(even, Unit()), has_one_price(even, Unit(), n_teachers=20, n_classes=3)
-    (False, True)
-    """
+    """Say whether every query costs the same, whatever comes out: by its word, or since all kinds do."""
     if getattr(mechanism, "one_price", False):
         return True
     item = item_of(mechanism, unit, n_teachers=n_teachers, n_classes=n_classes)

@@ -178,12 +178,7 @@ def names(answers: Answers | Literal["class"] | None = None) -> tuple[str, ...]:
 
 
 def answers_of(mechanism: Any) -> Answers:
-    """Return which kind of votes a mechanism, or its class, decides: those on classes, on labels or scores.
-
-    >>> from tellers import Binary, GNMax
-    >>> answers_of(GNMax), answers_of(Binary)
-    ('classes', 'labels')
-    """
+    """Return which votes a mechanism, or its class, decides: those on classes, on labels or scores."""
     if getattr(mechanism, "of_scores", False):
         return "scores"
     return "labels" if getattr(mechanism, "multilabel", False) else "classes"

@@ -1,6 +1,7 @@
 """Propose, test, release: a batch of labels at a cost proposed beforehand, if its votes are clear."""
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -150,11 +151,8 @@ class TestedGNMax:
             # fsum rounds once, and so never grows where no term does: the guarantee survives rounding.
             return math.fsum(table[np.maximum(gaps - 2 * changed, 0)].tolist()) <= self.clear_cost
 
-        low, high = -1, (votes.n_teachers + 1) // 2 + 1  # from there on every gap is 0
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if is_clear(middle) else (low, middle - 1)
-        return low
+        changes = range((votes.n_teachers + 1) // 2 + 2)  # at the last one every gap is 0
+        return bisect_left(changes, True, key=lambda changed: not is_clear(changed)) - 1
 
     def without_test(self) -> GNMax:
         """Return the mechanism that answers the same queries whatever the votes, at its full price.

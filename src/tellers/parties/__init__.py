@@ -8,18 +8,12 @@ the engine that computes on shares, so that nobody shows inputs, models or votes
 from .. import _lazy
 
 _HOME = {
-    "AskRole": ".ask",
-    "DecisionProgram": ".programs",
-    "Terms": ".collaboration.learning",
-    "clear_decision": ".clear",
-    "clear_votes": ".clear",
-    "collaborate": ".collaboration.learning",
-    "deal_members": ".collaboration.members",
-    "encode_model": ".models",
-    "price_without_guardian": ".prices",
-    "program_digest": ".programs",
-    "program_for": ".models",
-    "read_material": ".collaboration.members",
-    "share_sigma": ".prices",
+    "ask": "AskRole",
+    "clear": "clear_decision clear_votes",
+    "collaboration.learning": "Terms collaborate",
+    "collaboration.members": "deal_members read_material",
+    "models": "encode_model program_for",
+    "prices": "price_without_guardian share_sigma",
+    "programs": "DecisionProgram program_digest",
 }
 __all__, __getattr__, __dir__ = _lazy(__name__, _HOME)

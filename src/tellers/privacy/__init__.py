@@ -3,24 +3,13 @@
 from .. import _lazy
 
 _HOME = {
-    "noise": ".noise",
-    "Accountant": ".budget",
-    "Budget": ".budget",
-    "Cost": ".release",
-    "DEFAULT_ORDERS": ".rdp",
-    "LabelVotes": ".votes",
-    "NoiseLevel": ".release",
-    "OneOf": ".votes",
-    "RdpCurve": ".rdp",
-    "Relation": ".relation",
-    "Release": ".release",
-    "SILENT": ".release",
-    "Scores": ".votes",
-    "Sealed": ".sealed",
-    "SetOf": ".votes",
-    "Unit": ".votes",
-    "Votes": ".votes",
-    "describe": ".release",
-    "public_directions": ".directions",
+    "budget": "Accountant Budget",
+    "directions": "public_directions",
+    "noise": "noise",
+    "rdp": "DEFAULT_ORDERS RdpCurve",
+    "relation": "Relation",
+    "release": "Cost NoiseLevel Release SILENT describe",
+    "sealed": "Sealed",
+    "votes": "LabelVotes OneOf Scores SetOf Unit Votes",
 }
 __all__, __getattr__, __dir__ = _lazy(__name__, _HOME)

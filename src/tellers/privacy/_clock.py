@@ -35,9 +35,6 @@ def potential(level: ArrayLike, k: ArrayLike) -> Floats:
     Guarantee: none; rounding is of the order of 1e-15 for k >= 0.
     Assumes:   level >= 0.
     Reference: Balle and Wang 2018, Theorem 8.
-
-    >>> round(float(potential(0.0625, 1.0)) * 1e5, 3)
-    0.292
     """
     level, k = np.broadcast_arrays(np.asarray(level, float), np.asarray(k, float))
     root = np.sqrt(np.maximum(level, 1e-300))
@@ -61,10 +58,6 @@ class ClockTable:
     Guarantee: with these prices a step keeps the potential, up to `events` times kappa.
     Assumes:   whoever made the table showed it: see `tellers.mechanisms._clock`.
     Reference: "Composition, filters and conversion": the filter with a Gaussian clock.
-
-    >>> table = ClockTable((0, 100), ((8, 5),), kappa=1e-12)
-    >>> table.after(110, 2), table.after(110, 30)
-    (100, None)
     """
 
     levels: tuple[int, ...]
@@ -89,11 +82,7 @@ class ClockTable:
         return tuple(max(column) for column in zip(*self.prices, strict=True))
 
     def dearest_at(self, level: int) -> int:
-        """Return the price of the dearest kind where this level is left after it.
-
-        >>> ClockTable((0, 100), ((8, 5),), kappa=0.0).dearest_at(99)
-        8
-        """
+        """Return the price of the dearest kind where this level is left after it."""
         return self.dearest[bisect_right(self.levels, level) - 1]
 
     @cached_property
@@ -103,11 +92,7 @@ class ClockTable:
         return tuple(accumulate(reversed(starts), min))[::-1]
 
     def steps(self, left: int, n: int) -> list[tuple[int, int]] | None:
-        """Return the levels that n steps are priced at and how many at each, or None where n do not fit.
-
-        >>> ClockTable((0, 100), ((8, 5),), kappa=0.0).steps(110, 4)
-        [(1, 2), (0, 2)]
-        """
+        """Return the levels that n steps are priced at and how many at each, or None where n do not fit."""
         found = []
         while n > 0:
             at = bisect_right(self._starts, left) - 1  # the highest level that a step still reaches
@@ -123,19 +108,6 @@ class ClockTable:
         found = self.steps(left, n)
         return None if found is None else left - sum(times * self.dearest[at] for at, times in found)
 
-    def most_steps(self, left: int, most: int) -> int:
-        """Return how many steps fit, `most` at most.
-
-        >>> ClockTable((0, 100), ((8, 5),), kappa=0.0).most_steps(110, 1000)
-        14
-        """
-        n = 0
-        for at in range(len(self.levels) - 1, -1, -1):
-            if left >= self.levels[at] + self.dearest[at]:
-                times = (left - self.levels[at]) // self.dearest[at]
-                n, left = n + times, left - times * self.dearest[at]
-        return min(n, most)
-
     def to_json(self) -> dict[str, Any]:
         """Return the table as plain values."""
         return {"levels": list(self.levels), "prices": [list(row) for row in self.prices],
@@ -143,12 +115,7 @@ class ClockTable:
 
     @classmethod
     def from_json(cls, said: Mapping[str, Any]) -> "ClockTable":
-        """Return the table that plain values say.
-
-        >>> table = ClockTable((0, 100), ((8, 5),), kappa=1e-12)
-        >>> ClockTable.from_json(table.to_json()) == table
-        True
-        """
+        """Return the table that plain values say."""
         levels = tuple(_whole(level) for level in said["levels"])
         prices = tuple(tuple(_whole(price) for price in row) for row in said["prices"])
         return cls(levels, prices, kappa=float(said["kappa"]), events=_whole(said["events"]))
@@ -168,14 +135,7 @@ class ClockFamily(Protocol):
 
 @dataclass(frozen=True)
 class Clock:
-    """The terms of a clock: how much of delta is set aside for events, and for how many.
-
-    >>> clock = Clock.for_delta(1e-5)
-    >>> clock.kappa, clock.events
-    (1e-12, 100000)
-    >>> round(clock.start(2.0, 1e-5) / TICKS, 3)
-    0.251
-    """
+    """The terms of a clock: how much of delta is set aside for events, and for how many."""
 
     kappa: float
     events: int
@@ -199,9 +159,6 @@ class Clock:
         for are much dearer than the first, and less so with a larger kappa: terms for them set aside a
         twentieth for up to 1,000 events, and a tenth for up to 100. Numbers of events are 1, 2 or 5 times a
         power of ten, so that budgets share their tables.
-
-        >>> Clock.for_events(1e-5, 38), Clock.for_events(1e-5, 1e9) == Clock.for_delta(1e-5)
-        (Clock(kappa=4e-09, events=50, tables=1), True)
         """
         usual = cls.for_delta(delta)
         steps = (m * 10**power for power in range(1, 6) for m in (1, 2, 5))
@@ -214,11 +171,7 @@ class Clock:
         return cls(float(f"{math.floor(whole / digit + 1e-9)}e{round(math.log10(digit))}"), events)
 
     def beside(self, delta: float) -> "Clock":
-        """Return the terms of another budget on the same tables: fewer events where delta is small.
-
-        >>> Clock.for_delta(1e-5).beside(1e-7)
-        Clock(kappa=1e-12, events=10000, tables=1)
-        """
+        """Return the terms of another budget on the same tables: fewer events where delta is small."""
         events = min(self.events, int(delta / (10 * self.kappa) + 1e-9))
         if not events:
             raise ValueError(

@@ -18,10 +18,6 @@ class Item:
 
     `curves` has one curve per public kind of outcome, silent and answered, say. `clock` works out the table
     for a ledger that holds its budget on a clock; an item without one cannot be paid there.
-
-    >>> item = Item((RdpCurve.zcdp(0.01), RdpCurve.zcdp(0.1)))
-    >>> (10 * item.price()).epsilon(1e-5) > (10 * item.price(0)).epsilon(1e-5)
-    True
     """
 
     curves: tuple[RdpCurve, ...]
@@ -79,12 +75,6 @@ class Price(RdpCurve):
     It is a curve wherever a curve is expected. What is scaled by a fraction, or put together at each order,
     is a curve alone. `ticks` and `events` are what a clock was turned down by already, `delta` what is added
     to the delta of the run.
-
-    >>> item = Item((RdpCurve.zcdp(0.01),))
-    >>> [(n, kind) for n, _, kind in (3 * item.price() + item.price()).terms]
-    [(4, None)]
-    >>> type(0.5 * item.price()).__name__
-    'RdpCurve'
     """
 
     terms: tuple[Term, ...] = ()
@@ -158,10 +148,6 @@ def itemised(curve: RdpCurve) -> Price:
     """Return a curve as a price: one that names no items is one item, which no clock has a table for.
 
     What a ledger spent by Rényi divergence names none either, and costs no less for that.
-
-    >>> spent = Price(RdpCurve.zero().orders, RdpCurve.zcdp(0.1).values)
-    >>> [n for n, _, _ in itemised(spent).terms]
-    [1]
     """
     if isinstance(curve, Price) and (curve.terms or curve.ticks or curve.events or not curve.values.any()):
         return curve
@@ -172,41 +158,23 @@ def itemised(curve: RdpCurve) -> Price:
 
 
 def delta_of(price: RdpCurve) -> float:
-    """Return what a price adds to the delta of a run.
-
-    >>> delta_of(RdpCurve.zcdp(0.1))
-    0.0
-    """
+    """Return what a price adds to the delta of a run."""
     return price.delta if isinstance(price, Price) else 0.0
 
 
 def epsilon_of(price: RdpCurve, delta: float) -> float:
-    """Return the epsilon of a price at a delta, of which it takes its own part first.
-
-    >>> tested = with_delta(RdpCurve.zcdp(0.1), 4e-6)
-    >>> epsilon_of(tested, 1e-5) == RdpCurve.zcdp(0.1).epsilon(1e-5 - 4e-6)
-    True
-    """
+    """Return the epsilon of a price at a delta, of which it takes its own part first."""
     left = delta - delta_of(price)
     return price.epsilon(left) if left > 0 else math.inf
 
 
 def with_delta(curve: RdpCurve, delta: float) -> RdpCurve:
-    """Return the same cost with this delta of its own.
-
-    >>> delta_of(with_delta(RdpCurve.zcdp(0.1), 1e-6))
-    1e-06
-    """
+    """Return the same cost with this delta of its own."""
     return curve if delta == delta_of(curve) else replace(itemised(curve), delta=delta)
 
 
 def charges(curves: Sequence[RdpCurve], clock: ClockFamily | None = None) -> tuple[Price, ...]:
-    """Return the prices of the kinds of outcome of one item.
-
-    >>> silent, answered = charges([RdpCurve.zcdp(0.01), RdpCurve.zcdp(0.1)])
-    >>> silent.terms[0][1] is answered.terms[0][1]
-    True
-    """
+    """Return the prices of the kinds of outcome of one item."""
     item = Item(tuple(curves), clock)
     return tuple(item.price(kind) for kind in range(len(item.curves)))
 

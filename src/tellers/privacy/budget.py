@@ -427,12 +427,7 @@ class Accountant:
 
 @dataclass(frozen=True)
 class Debit:
-    """What a clock was turned down by for a question, and how much of it each kind of outcome gives back.
-
-    >>> paid = Debit(100, 10, ((("item",), 10, (4, 0), 10),))
-    >>> paid.returned([(("item",), 6, 0), (("item",), 4, 1)]), paid.returned([(("item",), 11, 1)])
-    (24, None)
-    """
+    """What a clock was turned down by for a question, and how much of it each kind of outcome gives back."""
 
     ticks: int
     events: int
@@ -444,11 +439,6 @@ class Debit:
         """Return whether what was turned down pays for other items too, at the level after it.
 
         An item without a table is not judged here: what it costs on a clock is not known.
-
-        >>> item = Item((RdpCurve.zcdp(0.01),), ClockTable((0,), ((40,),), kappa=1e-12))
-        >>> paid = Debit(100, 2, ())
-        >>> paid.covers(2 * item.price(), 1e-12), paid.covers(3 * item.price(), 1e-12)
-        (True, False)
         """
         tables = [(n, item.table(kappa)) for n, item, _ in used.terms]
         known = [(n, table) for n, table in tables if table is not None]
@@ -509,11 +499,6 @@ def smallest_on_clock(cost: RdpCurve, delta: float, *, price: RdpCurve | None = 
     Guarantee: an `Accountant` of this budget, held on a clock by `Accountant.by`, affords the cost.
     Assumes:   every item of the cost has a clock price.
     Reference: see `Clock.start`: a larger epsilon begins with more ticks.
-
-    >>> item = Item((RdpCurve.zcdp(0.01),), ClockTable((0,), ((2**33,),), kappa=1e-12))
-    >>> needed = smallest_on_clock(9 * item.price(), 1e-5)
-    >>> Accountant.by("clock", needed).n_affordable(item.price(), 100)
-    9
     """
     nothing, low, high = RdpCurve.zero(cost.orders), 0.0, max(cost.epsilon(delta), 1e-3)
 

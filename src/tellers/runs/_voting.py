@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..accounting.exact import exact_epsilons
 from ..errors import BudgetExhausted, ClusterFailed, MissingExtra
 from ..ledger.base import Ledger
-from ..mechanisms.base import Mechanism
+from ..mechanisms.base import Mechanism, is_one_batch
 from ..privacy import noise
 from ..privacy._files import write_whole
 from ..privacy.budget import Accountant
@@ -37,7 +37,6 @@ from .labelling import (
     Progress,
     after_fail_key,
     guaranteed_epsilon,
-    is_one_batch,
     label_pool,
     most_expected,
     pool_order,

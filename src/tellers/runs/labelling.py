@@ -17,7 +17,7 @@ from ..data.label_models import count_rows, take_rows
 from ..errors import BudgetExhausted, KeyReused, Unsettled, require_count
 from ..ledger.base import Ledger, canonical
 from ..mechanisms._admission import is_multilabel
-from ..mechanisms.base import Mechanism, has_one_price, is_by_batch, price_of
+from ..mechanisms.base import Mechanism, has_one_price, is_one_batch, price_of
 from ..mechanisms.registry import EVENTS, answers_of, listens
 from ..privacy.budget import Accountant
 from ..privacy.rdp import RdpCurve
@@ -213,11 +213,6 @@ def after_fail_key(key: str) -> str:
     'pool/full'
     """
     return f"{key}/full"
-
-
-def is_one_batch(mechanism: Mechanism) -> bool:
-    """Return whether a mechanism takes all of its queries in one batch, whose size it says itself."""
-    return is_by_batch(mechanism) and hasattr(mechanism, "n_queries")
 
 
 def require_one_batch(

@@ -1,6 +1,5 @@
 """The door of the room: the single way from a question to a label."""
 
-import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,7 +13,7 @@ from ..ledger.base import Ledger, Ticket, canonical, group_account
 from ..ledger.vault import Vault
 from ..mechanisms._admission import fingerprint, require_fit, require_votes
 from ..mechanisms.base import Mechanism, is_by_batch, price_of
-from ..mechanisms.registry import answers_of
+from ..mechanisms.registry import answers_of, listens
 from ..privacy.noise import Noise
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import Cost, Release, describe
@@ -401,7 +400,7 @@ class Room:
 
     @cached_property
     def _listens(self) -> bool:
-        return "student" in inspect.signature(self.mechanism.release).parameters
+        return listens(self.mechanism)
 
     def _context(self, student: ArrayLike | None, n: int) -> dict[str, Any]:
         # Asked for before anything is charged: a forgotten argument must not cost a batch.
@@ -422,11 +421,7 @@ class Room:
 
 @dataclass(frozen=True)
 class RoomQuestion:
-    """One of several questions: rows, a key, the student's probabilities, and the account that pays too.
-
-    >>> RoomQuestion([3], key="q0").account is None
-    True
-    """
+    """One of several questions: rows, a key, the student's probabilities, and the account that pays too."""
 
     X: Any
     key: str

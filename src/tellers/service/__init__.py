@@ -3,19 +3,11 @@
 from .. import _lazy
 
 _HOME = {
-    "Client": ".client",
-    "KeysConfig": ".settings",
-    "LedgerConfig": ".settings",
-    "LimitsConfig": ".settings",
-    "PlanConfig": ".settings",
-    "ServedConfig": ".settings",
-    "ServerConfig": ".settings",
-    "ServiceSettings": ".settings",
-    "VaultConfig": ".settings",
-    "WitnessConfig": ".settings",
-    "create_app": ".app",
-    "parse_settings": ".settings",
-    "read_settings": ".settings",
-    "write_settings": ".settings",
+    "app": "create_app",
+    "client": "Client",
+    "settings": (
+        "KeysConfig LedgerConfig LimitsConfig PlanConfig ServedConfig ServerConfig ServiceSettings "
+        "VaultConfig WitnessConfig parse_settings read_settings write_settings"
+    ),
 }
 __all__, __getattr__, __dir__ = _lazy(__name__, _HOME)

@@ -29,15 +29,6 @@ class Aside:
 
     The address of the ledger goes through a pipe: it may hold a password, and everybody sees the arguments
     of a program. The process ends with the service, whatever ends that.
-
-    >>> from tellers.service._verifying import read_all
-    >>> import tempfile
-    >>> from tellers import Accountant, Budget, SqliteLedger
-    >>> ledger = SqliteLedger(tempfile.mkdtemp() + "/spend.db", Accountant(Budget(1.0, 1e-5)))
-    >>> aside = Aside(ledger)
-    >>> [head.number for head, *_ in aside.do(read_all, ledger.head, None, True)]
-    [0]
-    >>> aside.close()
     """
 
     def __init__(self, ledger: ChainedLedger) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal
@@ -83,11 +84,8 @@ def queries_left(accountant: Accountant, spent: RdpCurve, price: RdpCurve) -> in
 
 
 def _most_affordable(accountant: Accountant, spent: RdpCurve, price: RdpCurve) -> int:
-    low, high = 0, MOST_QUERIES
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if accountant.affords(spent, price * middle) else (low, middle - 1)
-    return low
+    numbers = range(1, MOST_QUERIES + 1)
+    return bisect_left(numbers, True, key=lambda n: not accountant.affords(spent, price * n))
 
 
 def account_name(student: str) -> str:

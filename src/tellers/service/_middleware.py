@@ -282,13 +282,6 @@ class Failures:
     """Counts wrong keys by place in any minute, in this process, and forgets places that are quiet.
 
     A stranger makes nobody write to a database, and no address is kept. A clock that is set does not matter.
-
-    >>> now = [0.0]
-    >>> failures = Failures(2, clock=lambda: now[0])
-    >>> for now[0] in (0.0, 10.0):
-    ...     failures.add("192.0.2.7")
-    >>> failures.wait("192.0.2.7"), failures.wait("192.0.2.8")
-    (50, 0)
     """
 
     def __init__(self, most: int, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -3,17 +3,9 @@
 from .. import _lazy
 
 _HOME = {
-    "fit_distilled": ".fitting",
-    "fit_self_taught": ".fitting",
-    "fit_semi_supervised": ".fitting",
-    "fit_sum": ".sums",
-    "fit_supervised": ".fitting",
-    "least_confident": ".order",
-    "released_frequencies": ".sums",
-    "shrunk_scores": ".sums",
-    "soft_targets": ".fitting",
-    "typical_first": ".order",
+    "fitting": "fit_distilled fit_self_taught fit_semi_supervised fit_supervised soft_targets",
+    "order": "least_confident typical_first",
+    "sums": "fit_sum released_frequencies shrunk_scores",
 }
-__all__, _, __dir__ = _lazy(__name__, _HOME)
 # A name of before version 0.2 is found too, and warns when it is called.
-__getattr__ = _lazy(__name__, _HOME | {"fit_labels": ".fitting"})[1]
+__all__, __getattr__, __dir__ = _lazy(__name__, _HOME, old={"fitting": "fit_labels"})

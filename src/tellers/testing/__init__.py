@@ -3,14 +3,8 @@
 from .. import _lazy
 
 _HOME = {
-    "FALSE_ALARM": ".mechanism",
-    "Neighbours": ".neighbours",
-    "TableVotes": ".neighbours",
-    "check_label_mechanism": ".mechanism",
-    "check_ledger": ".ledger",
-    "check_mechanism": ".mechanism",
-    "check_neighbours": ".neighbours",
-    "random_label_votes": ".mechanism",
-    "random_votes": ".mechanism",
+    "ledger": "check_ledger",
+    "mechanism": "FALSE_ALARM check_label_mechanism check_mechanism random_label_votes random_votes",
+    "neighbours": "Neighbours TableVotes check_neighbours",
 }
 __all__, __getattr__, __dir__ = _lazy(__name__, _HOME)

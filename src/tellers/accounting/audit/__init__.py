@@ -7,14 +7,10 @@ that the claim, the code or the noise is wrong. One below it shows that nothing 
 from ... import _lazy
 
 _HOME = {
-    "AdaptiveAsPublished": ".mechanism",
-    "MechanismAudit": ".mechanism",
-    "MembershipAudit": ".membership",
-    "Pair": ".evidence",
-    "audit_mechanism": ".mechanism",
-    "audit_membership": ".membership",
-    "audit_sum": ".sums",
-    "bad_pair": ".pairs",
-    "published_claim": ".mechanism",
+    "evidence": "Pair",
+    "mechanism": "AdaptiveAsPublished MechanismAudit audit_mechanism published_claim",
+    "membership": "MembershipAudit audit_membership",
+    "pairs": "bad_pair",
+    "sums": "audit_sum",
 }
 __all__, __getattr__, __dir__ = _lazy(__name__, _HOME)

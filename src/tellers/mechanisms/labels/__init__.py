@@ -1,24 +1,13 @@
 """Mechanisms for many labels per example: what leaves is a yes, a no or a silence for every label."""
 
-from .adaptive import AdaptiveGNThreshold
-from .binary import Binary, ConfidentBinary
-from .dependent import ConfidentDependentBinary, DependentBinary, Implications
-from .gnthreshold import ConfidentGNThreshold, GNThreshold
-from .powerset import ConfidentPowerset, PartialPowerset, Powerset
-from .tau import ConfidentTau, Tau
+from ... import _lazy
 
-__all__ = [
-    "AdaptiveGNThreshold",
-    "Binary",
-    "ConfidentBinary",
-    "ConfidentDependentBinary",
-    "ConfidentGNThreshold",
-    "ConfidentPowerset",
-    "ConfidentTau",
-    "DependentBinary",
-    "GNThreshold",
-    "Implications",
-    "PartialPowerset",
-    "Powerset",
-    "Tau",
-]
+_HOME = {
+    "adaptive": "AdaptiveGNThreshold",
+    "binary": "Binary ConfidentBinary",
+    "dependent": "ConfidentDependentBinary DependentBinary Implications",
+    "gnthreshold": "ConfidentGNThreshold GNThreshold",
+    "powerset": "ConfidentPowerset PartialPowerset Powerset",
+    "tau": "ConfidentTau Tau",
+}
+__all__, __getattr__, __dir__ = _lazy(__name__, _HOME)

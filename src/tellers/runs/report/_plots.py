@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib.resources import as_file, files
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import numpy as np
@@ -51,35 +52,6 @@ _COLOURS = {
 }
 INK, LINE, ACCENT, RED, MUTED, SILENCE, *GROUPS = _COLOURS
 N_COLOURS = len(GROUPS)
-_STYLE: dict[str, Any] = {
-    "axes.edgecolor": LINE,
-    "axes.facecolor": "none",
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "axes.labelcolor": MUTED,
-    "axes.labelsize": 9.5,
-    "axes.spines.left": False,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "figure.facecolor": "none",
-    "font.family": "DejaVu Sans",
-    "font.size": 9.5,
-    "grid.color": LINE,
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "legend.labelcolor": INK,
-    "lines.linewidth": 2.0,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "tellers",
-    "text.color": INK,
-    "text.parse_math": False,
-    "xtick.color": LINE,
-    "xtick.labelcolor": MUTED,
-    "ytick.color": LINE,
-    "ytick.labelcolor": MUTED,
-    "ytick.left": False,
-}
 
 
 def draw_svg(draw: Callable[[Any], None], *, title: str) -> str:
@@ -96,7 +68,8 @@ def draw_svg(draw: Callable[[Any], None], *, title: str) -> str:
     written = io.StringIO()
     # From the defaults up, so that a user's own matplotlibrc does not change the page.
     style: Any = {key: value for key, value in matplotlib.rcParamsDefault.items() if "backend" not in key}
-    style |= _STYLE
+    with as_file(files(__package__) / "report.mplstyle") as own:
+        style |= matplotlib.rc_params_from_file(own, use_default_template=False)
     with matplotlib.rc_context(style):
         figure = Figure(figsize=(5.0, 3.1), layout="constrained")
         FigureCanvasSVG(figure)

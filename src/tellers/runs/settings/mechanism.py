@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
 from ...data._records import NAMED
-from ...mechanisms.base import Mechanism, is_by_batch
+from ...mechanisms.base import Mechanism, is_one_batch
 from ...mechanisms.registry import (
     EVENTS,
     Parameter,
@@ -133,7 +133,7 @@ class MechanismConfig(metaclass=Explaining):
     @property
     def is_one_batch(self) -> bool:
         """Return whether all of its queries are asked in one batch, whose size is a parameter of its own."""
-        return is_by_batch(self.kind) and "n_queries" in [one.name for one in declared_fields(self.kind)]
+        return is_one_batch(self.kind)
 
     @property
     def has_exact_cost(self) -> bool:

@@ -2,27 +2,19 @@
 
 from importlib.util import find_spec
 
+from ... import _lazy
 from ...errors import MissingExtra
 
 if find_spec("torch") is None:
     raise MissingExtra("Expected torch for torch students, found none: pip install 'tellers[torch]'")
 
-from ...nn.views import ImageViews, RowViews
-from .features import PublicFeatures
-from .gan import GanStudent
-from .mean_teacher import MeanTeacherStudent
-from .mixmatch import MixMatchStudent, MultilabelMixMatchStudent
-from .training import PublicRows
-from .vat import VatStudent
-
-__all__ = [
-    "GanStudent",
-    "ImageViews",
-    "MeanTeacherStudent",
-    "MixMatchStudent",
-    "MultilabelMixMatchStudent",
-    "PublicFeatures",
-    "PublicRows",
-    "RowViews",
-    "VatStudent",
-]
+_HOME = {
+    "..nn.views": "ImageViews RowViews",
+    "features": "PublicFeatures",
+    "gan": "GanStudent",
+    "mean_teacher": "MeanTeacherStudent",
+    "mixmatch": "MixMatchStudent MultilabelMixMatchStudent",
+    "training": "PublicRows",
+    "vat": "VatStudent",
+}
+__all__, __getattr__, __dir__ = _lazy(__name__, _HOME)

@@ -1,20 +1,11 @@
 """Teachers on many machines: trained by Dask where their rows are, with ballots as all that comes back."""
 
-from .._old_names import train_dask_label_ensemble as train_dask_label_ensemble
-from .cluster import Cluster, Link, connect
-from .dispatch import Patience
-from .ensemble import DaskEnsemble, train_dask_ensemble
-from .shards import Shard, write_queries, write_shard, write_shards
+from ... import _lazy
 
-__all__ = [
-    "Cluster",
-    "DaskEnsemble",
-    "Link",
-    "Patience",
-    "Shard",
-    "connect",
-    "train_dask_ensemble",
-    "write_queries",
-    "write_shard",
-    "write_shards",
-]
+_HOME = {
+    "cluster": "Cluster Link connect",
+    "dispatch": "Patience",
+    "ensemble": "DaskEnsemble train_dask_ensemble",
+    "shards": "Shard write_queries write_shard write_shards",
+}
+__all__, __getattr__, __dir__ = _lazy(__name__, _HOME, old={"._old_names": "train_dask_label_ensemble"})

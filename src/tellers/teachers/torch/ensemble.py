@@ -613,3 +613,6 @@ def _classifier(about: Mapping[str, Any], network: Factory | None, device: str) 
     if parameters["image_shape"] is not None:
         parameters["image_shape"] = tuple(parameters["image_shape"])  # JSON has lists alone
     return TorchClassifier(**parameters)
+
+
+TorchLabelEnsemble = TorchEnsemble  # by the name of before

@@ -17,19 +17,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.named import digits
-from ..parties._guard import Finish, GuardRole, PartyConnection
-from ..parties._last_step import LastStep, decide
-from ..parties._policy import PartyContext
-from ..parties._ring import Integers
-from ..parties.ask import AskRole, LabelledBatch
-from ..parties.clear import clear_votes
-from ..parties.collaboration.learning import answering, tally
-from ..parties.collaboration.members import Member, deal_members
-from ..runs.settings.mechanism import MechanismConfig
-from ..runs.settings.party import BooksConfig, SessionConfig, read_party, settings_for, write_party
-from ..teachers.models import dump_model
-from ._ports import free_ports
+from tellers.data.named import digits
+from tellers.parties._certificates import make_certificate
+from tellers.parties._guard import Finish, GuardRole, PartyConnection
+from tellers.parties._last_step import LastStep, decide
+from tellers.parties._policy import PartyContext
+from tellers.parties._ring import Integers
+from tellers.parties.ask import AskRole, LabelledBatch
+from tellers.parties.clear import clear_votes
+from tellers.parties.collaboration.learning import answering, tally
+from tellers.parties.collaboration.members import Member, deal_members
+from tellers.runs.settings.mechanism import MechanismConfig
+from tellers.runs.settings.party import BooksConfig, SessionConfig, read_party, settings_for, write_party
+from tellers.teachers.models import dump_model
+from tellers.testing._ports import free_ports
+
+_ROOT = Path(__file__).resolve().parents[1]
 
 _GUARD = "guard"
 # What can be said of a digit, many labels at a time: even, five or more, prime, with a loop, a multiple of 3.
@@ -162,8 +165,6 @@ def _digits(
 def _write_settings(
     folder: Path, asker: Member, others: Sequence[Member], *, task: str, n_outputs: int, patience: float
 ) -> None:
-    from ..parties._certificates import make_certificate
-
     roles = {asker.name: "asker", _GUARD: "guardian"} | {other.name: "answerer" for other in others}
     parties: dict[str, dict[str, Any]] = {}
     for (name, role), port in zip(roles.items(), free_ports(len(roles)), strict=True):
@@ -186,17 +187,15 @@ def _write_settings(
 
 
 def _start(folder: Path, names: Sequence[str], running: list[subprocess.Popen[bytes]]) -> None:
-    source = str(Path(__file__).resolve().parents[2])
-    environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+    paths = os.pathsep.join([str(_ROOT / "src"), str(_ROOT)])
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     for name in names:
         config = str(folder / name / "party.toml")
         words = ["-m", "tellers", "party", "answer", "--config", config]
         if name == _GUARD:
-            words = ["-m", "tellers.testing._real_round", config, str(folder / "noise")]
+            words = ["-m", "tests.real_round", config, str(folder / "noise")]
         with open(folder / f"{name}.log", "ab") as log:
-            started = subprocess.Popen(  # noqa: S603
-                [sys.executable, *words], stdout=log, stderr=log, env=environment
-            )
+            started = subprocess.Popen([sys.executable, *words], stdout=log, stderr=log, env=environment)
             running.append(started)
 
 
