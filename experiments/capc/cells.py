@@ -12,9 +12,10 @@ from tellers import noise
 from tellers.data.label_models import label_probabilities
 from tellers.data.metrics import balanced_accuracy, mean_over_labels
 from tellers.mechanisms import Binary
-from tellers.parties import Terms, collaborate, deal_members, read_material
+from tellers.parties import PoolSum, Terms, collaborate, deal_members, read_material
 from tellers.parties.collaboration.learning import Collaboration, Counting
-from tellers.parties.collaboration.members import Material, Member, choose_askers, score
+from tellers.parties.collaboration.members import Material, Member, choose_askers, fit_member, score
+from tellers.privacy.release import SILENT
 
 EPSILONS = (10.0, 20.0)
 COUNTINGS: Final[tuple[Counting, ...]] = ("sound", "published")
@@ -84,3 +85,46 @@ def crossing(
             askers=askers, judge=judge,
         )  # fmt: skip
     return held
+
+
+Scores = dict[str, float]
+SURE = 0.8
+"""How likely an asker alone must find an answer to teach it to itself; chosen on the sets of `sums`."""
+
+
+def alone_with_pool(material: Material, asker: Member) -> Scores:
+    """Return how good an asker is that asks nobody, but learns again from what it is sure of in the pool."""
+    chances = label_probabilities(asker.model, material.X_pool)
+    sure = np.where(chances > SURE, 1, np.where(chances < 1 - SURE, 0, SILENT))
+    X, y = np.concatenate([asker.X, material.X_pool]), np.concatenate([asker.y, sure])
+    return score(fit_member(model_for(material), X, y, seed=0), material.X_test, material.y_test)
+
+
+def against_alone(
+    material: Material, members: Sequence[Member], *, which: str, seed: int
+) -> dict[str, tuple[list[Scores], float, float]]:
+    """Return the scores of every asker, how many questions each had, and what a party paid, way by way.
+
+    The same three askers and the same noise seed in all: alone, alone with the pool, label by label, and by
+    one Gaussian sum.
+    """
+    where = {"X": material.X_choice, "y": material.y_choice}
+    askers = choose_askers(members, 3, which=which, seed=seed, **where)  # type: ignore[arg-type]
+    held = {}
+    for words, mechanism in (("label by label", Binary(9.0, material.n_outputs)), ("one sum", PoolSum())):
+        terms = Terms(mechanism=mechanism, epsilons=EPSILONS, which=which)
+        held[words] = hold(material, members, terms, seed=seed)
+    before = held["one sum"].before
+    assert list(before) == [asker.name for asker in askers]
+    found = {
+        "alone": (list(before.values()), 0.0, 0.0),
+        "alone, with the pool": ([alone_with_pool(material, asker) for asker in askers], 0.0, 0.0),
+    }
+    for words, one in held.items():
+        for epsilon in EPSILONS:
+            turns = one.turns_of("sound", epsilon)
+            party = max(turn.party for turn in turns)
+            found[f"{words}, epsilon {epsilon:g}"] = (
+                [turn.after for turn in turns], float(turns[0].n_queries), party
+            )  # fmt: skip
+    return found

@@ -10,6 +10,7 @@ from .. import _lazy
 _HOME = {
     "AskRole": ".ask",
     "DecisionProgram": ".programs",
+    "PoolSum": ".collaboration.sums",
     "Terms": ".collaboration.learning",
     "clear_decision": ".clear",
     "clear_votes": ".clear",

@@ -26,6 +26,7 @@ from .._ledger import charge_query, query_price
 from .._ring import Integers
 from ..prices import affordable_queries
 from .members import Material, Member, choose_askers, fit_member, member_votes, score, voters_of
+from .sums import ScoredPool, ask_sum, learn_from_sum, without
 
 # --- Asking ---
 #
@@ -229,7 +230,8 @@ class Terms:
     """What the parties agree on before anybody asks; all of it is public.
 
     `countings` are the ways of counting to try. How many are told as "published" depends on the votes: it is
-    for experiments, with seeded noise and data that are public anyway.
+    for experiments, with seeded noise and data that are public anyway. With a `PoolSum` as mechanism members
+    score the whole pool at once, one sum is released to all askers, and there is no cost but the sound one.
 
     >>> from tellers import GNMax
     >>> Terms(mechanism=GNMax(sigma=8.0)).budget(10.0)
@@ -245,12 +247,25 @@ class Terms:
     countings: tuple[Counting, ...] = ("sound",)
 
     def __post_init__(self) -> None:
-        require_confidential(self.mechanism)
+        if not self.is_sum:
+            require_confidential(self.mechanism)
+        elif self.countings != ("sound",):
+            raise ValueError("Expected one Gaussian sum to be counted sound alone: no cost depends on votes.")
         require_count(n_askers=self.n_askers)
         if not self.epsilons or not self.countings:
             raise ValueError("Expected at least one epsilon and one way of counting, got none.")
         for epsilon in self.epsilons:
             self.budget(epsilon)
+
+    @property
+    def is_sum(self) -> bool:
+        """Return whether members score a whole pool at once, for one noisy sum."""
+        return bool(getattr(self.mechanism, "of_scores", False))
+
+    @property
+    def in_the_clear(self) -> str:
+        """Return in words how it is computed here."""
+        return IN_THE_CLEAR.partition(";")[0] if self.is_sum else IN_THE_CLEAR
 
     def budget(self, epsilon: float) -> Budget:
         """Return the budget of this epsilon."""
@@ -306,7 +321,7 @@ class Collaboration:
         return {
             "data": self.data, "n_parties": self.n_parties, "rows_each": self.rows_each,
             "multilabel": self.is_multilabel, "which": self.terms.which, "order": self.terms.order,
-            "delta": self.terms.delta, "in_the_clear": IN_THE_CLEAR,
+            "delta": self.terms.delta, "in_the_clear": self.terms.in_the_clear,
             "mechanism": {"name": type(mechanism).__name__, **asdict(mechanism)},
             "askers": [
                 {
@@ -375,9 +390,16 @@ def collaborate(
     asked = [
         _Asked.of(asker, members, terms, material, pool=pool, seed=seed + 1 + number, is_secure=is_secure)
         for number, (asker, pool) in enumerate(zip(askers, pools, strict=True))
+        if not terms.is_sum
     ]
     for done, (epsilon, counting) in enumerate(cells):
         say("cells", done, len(cells))
+        if terms.is_sum:
+            turns += _sum_cell(
+                material, members, terms, askers, epsilon=epsilon, estimator=estimator, noise=noise,
+                judge=judged,
+            )  # fmt: skip
+            continue
         turns += _cell(
             material, members, terms, asked, epsilon=epsilon, counting=counting, estimator=estimator,
             noise=noise, seed=seed, judge=judged,
@@ -461,6 +483,33 @@ def _cell(
                 published=published,
                 per_asker=query_price(dearest, n).epsilon(terms.delta) if n else 0.0,
                 party=party, after=judge(model),
+            )
+        )  # fmt: skip
+    return turns
+
+
+def _sum_cell(
+    material: Material, members: Sequence[Member], terms: Terms, askers: Sequence[Member], *, epsilon: float,
+    estimator: Any, noise: Noise, judge: Judge,
+) -> list[AskerTurn]:  # fmt: skip
+    chosen, budget = terms.mechanism, terms.budget(epsilon)
+    mechanism = chosen.planned(budget)
+    pool = ScoredPool(material.X_pool, material.n_outputs, chosen.n_directions)
+    seeded = noise.name != "secure"
+    ledgers = {m.name: MemoryLedger(Accountant(budget), allow_seeded=seeded) for m in members}
+    release = ask_sum(members, pool, mechanism=mechanism, ledgers=ledgers, noise=noise, key="pool")
+    party, names = max(book.spent.epsilon(terms.delta) for book in ledgers.values()), set(ledgers)
+    turns = []
+    for asker in askers:
+        others = release
+        if asker.name in names:
+            others = without(release, pool.ballot(asker, mechanism.steps), pool)
+        balance = getattr(estimator, "class_weight", None)
+        after = judge(learn_from_sum(asker, others, pool, weight=chosen.weight, class_weight=balance))
+        turns.append(
+            AskerTurn(
+                asker=asker.name, counting="sound", epsilon=epsilon, n_queries=len(pool.X), n_labels=0,
+                labels_right=math.nan, published=math.nan, per_asker=party, party=party, after=after,
             )
         )  # fmt: skip
     return turns
