@@ -100,7 +100,7 @@ def test_one_sum_for_all_askers(tellers, tmp_path):
     how = ("--data", "made", *SMALL, "--mechanism", "gaussian-sum", "--epsilon", "20")
     code, out, err = tellers(*how, "--out", tmp_path / "study")
     assert code == 0, err
-    assert "PoolSum(n_directions=50, weight=0.8)" in " ".join(out.split())
+    assert "PoolSum(n_directions=50, weight=None)" in " ".join(out.split())
     assert "the confidential protocol computes the same labels" not in " ".join(out.split())
     assert "infinite" not in out + (tmp_path / "study" / "report.html").read_text()
     result = json.loads((tmp_path / "study" / "collaboration.json").read_text())

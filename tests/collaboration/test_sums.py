@@ -140,7 +140,7 @@ def test_labels_that_a_member_does_not_know_have_zeros(made):
     assert pool.ballot(members[-1], SUM.steps)[:, 4:].any()
     # Nobody tells an asker of a label that it does not know itself: it is ranked by the others.
     asker = members[0]
-    learned = learn_from_sum(asker, summed(members, pool, NoNoise()), pool)
+    learned = learn_from_sum(asker, summed(members, pool, NoNoise()), pool, estimator=MODEL)
     assert np.isfinite(learned.predict_proba(material.X_test)).all()
     assert set(np.unique(learned.predict(material.X_test))) == {0, 1}
 

@@ -220,7 +220,8 @@ class AnswerRole(PartyProcess):
         self._channels: set[Channel] = set()
 
     def _prepare(self) -> None:
-        price = query_price(self._context.mechanism, 1)
+        known = self._context.settings.paid_labels
+        price = query_price(self._context.mechanism, 1, known=known)
         self._policy = replace(self._context.policy(), affords=lambda n: affords(self._ledger, price * n))
         self._model: dict[str, Integers] = self._context.model()
 
@@ -292,6 +293,7 @@ class AnswerRole(PartyProcess):
                 charge_query(
                     self._ledger, message.qid, mechanism=self._context.mechanism, noise=self._noise,
                     n_queries=query.n_queries, asker=query.asker, parties=tuple(sorted(message.nonces)),
+                    known=self._context.settings.paid_labels,
                 )  # fmt: skip
             except (TellersError, OSError) as error:
                 self._say(f"A query was refused by this party's own books. {error}")

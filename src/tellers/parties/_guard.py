@@ -1,7 +1,7 @@
 """The guardian: its part of the protocol, its ledger, noise and clock, and its process."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
@@ -35,7 +35,7 @@ from ._policy import Policy, why_not
 from ._process import TICK, PartyProcess
 from ._ring import Integers, ring_sum
 from ._wire import PROTOCOL, Channel
-from .models import count_voters
+from .models import Labels, count_voters
 from .programs import HELPER, DecisionProgram
 
 # --- State and actions ---
@@ -437,7 +437,7 @@ class Guardian:
 
     def __post_init__(self) -> None:
         self.state = GuardianState(**remembered(self.ledger))
-        price = query_price(self.mechanism, 1)
+        price = query_price(self.mechanism, 1, known=self._known(self.policy.roster))
         self.policy = replace(self.policy, affords=lambda n: affords(self.ledger, price * n))
 
     def handle(self, sender: str, message: Message) -> list[Task]:
@@ -461,6 +461,10 @@ class Guardian:
             tasks += [action] if isinstance(action, Send) else self._charge(action)
         return tasks
 
+    def _known(self, parties: Iterable[str]) -> list[Labels]:
+        """Return the label sets that the price of some parties must hold for."""
+        return [self.policy.labels.get(name, ()) for name in parties]
+
     def _charge(self, query: Query) -> list[Task]:
         """Charge a query, then draw the noise; masks are added up and forgotten by then."""
         parties = query.parties
@@ -468,6 +472,7 @@ class Guardian:
             charge_query(
                 self.ledger, query.qid, mechanism=self.mechanism, noise=self.noise, n_queries=query.n_queries,
                 asker=query.asker, parties=parties, left_out=query.left_out,
+                known=self._known(parties),
             )  # fmt: skip
         except TellersError as error:
             # What a ledger says of a budget is public: prices do not depend on votes.

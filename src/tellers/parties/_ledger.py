@@ -5,7 +5,10 @@ event says so. Entries are also the guardian's memory: which ids were used, how 
 and which parties answered last.
 """
 
+from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
 
 from ..errors import TellersError
 from ..ledger.base import Ledger, Ticket
@@ -20,17 +23,34 @@ OUTCOME = "at the asker"
 """What the event of an entry says of the outcome: nobody else ever sees it."""
 
 
-def query_price(mechanism: Any, n_queries: int) -> RdpCurve:
+def moved_by(mechanism: Any, known: Iterable[Iterable[int]]) -> Any:
+    """Return the mechanism on the labels that whoever knows the most of them can move; `()` is all labels.
+
+    Guarantee: the price of what is returned covers each party with one of these label sets.
+    Assumes:   which labels a party knows is public and does not depend on its rows; on others it says no.
+    Reference: labels have noise of their own, so the divergence is that of the labels whose sums can differ;
+               for so many labels it is the same whichever they are, and more labels cost no less.
+    """
+    sets = [frozenset(labels) for labels in known]
+    most = max(sets, key=len, default=frozenset())
+    if frozenset() in sets or not most or len(most) == mechanism.n_labels:
+        return mechanism
+    return mechanism.on_labels(np.isin(np.arange(mechanism.n_labels), list(most)))
+
+
+def query_price(mechanism: Any, n_queries: int, *, known: Iterable[Iterable[int]] = ()) -> RdpCurve:
     """Return what a batch costs whatever the votes: check and answer, as nobody sees which were silent.
+
+    `known` are the label sets of the answering parties that it must hold for; left out, all know all labels.
 
     Guarantee: what the batch tells is within this curve for one ballot of one answering party, that is for
                all that this party's model was made of, and so for each of its records.
     Assumes:   nobody has records with two answering parties. Who has changes a ballot at each, which this
-               price does not cover; see `Unit.of_ballots`.
+               price does not cover; see `Unit.of_ballots`. As `moved_by`.
     Reference: the price of the mechanism for `Unit()`, one ballot.
     """
     require_confidential(mechanism)
-    price: RdpCurve = mechanism.price(Unit()) * n_queries
+    price: RdpCurve = moved_by(mechanism, known).price(Unit()) * n_queries
     return price
 
 
@@ -53,18 +73,22 @@ def charge_query(
     asker: str,
     parties: tuple[str, ...],
     left_out: tuple[str, ...] = (),
-    price: RdpCurve | None = None,
+    known: Iterable[Iterable[int]] = (),
 ) -> Ticket:
     """Write a query on the ledger before anything of it is revealed, and return the receipt.
 
-    `left_out` names connected parties that failed with this asker. An answering party may give its own
-    `price`.
+    `left_out` names connected parties that failed with this asker. `known` are the label sets that the price
+    must hold for; the event has the mechanism on those labels, which is what was paid for, and how many were
+    asked.
     """
-    cost = query_price(mechanism, n_queries) if price is None else price
+    paid = moved_by(mechanism, known)
+    cost = query_price(paid, n_queries)
     event = {
-        **describe(mechanism, noise), "n_queries": n_queries, "asker": asker, "answering": list(parties),
+        **describe(paid, noise), "n_queries": n_queries, "asker": asker, "answering": list(parties),
         "outcome": OUTCOME,
     }  # fmt: skip
+    if paid is not mechanism:
+        event["of_labels"] = mechanism.n_labels
     if left_out:
         event["left_out"] = list(left_out)
     return ledger.reserve(qid, cost, event=event)

@@ -101,7 +101,8 @@ class AskRole:
 
     def price(self, n_queries: int) -> RdpCurve:
         """Return what so many queries cost the answering parties' data, whatever the votes."""
-        return query_price(self._context.mechanism, n_queries)
+        known = self._context.settings.paid_labels
+        return query_price(self._context.mechanism, n_queries, known=known)
 
     def ask(self, X: ArrayLike, *, n_retries: int = 2, note: Note | None = None) -> LabelledBatch:
         """Return the labels of at most `max_queries` rows; what failed before it was charged is tried again.

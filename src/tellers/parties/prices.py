@@ -14,7 +14,7 @@ from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import RdpCurve, check_orders
 from ..runs.settings.party import PartySettings
 from ._last_step import require_confidential
-from ._ledger import query_price
+from ._ledger import moved_by, query_price
 
 # --- Noise shares of answering parties ---
 #
@@ -161,6 +161,9 @@ def session_price(
 
     The budget is that of the party's own books where it is not given; an asker has none.
 
+    For an answering party it is the price of the labels that it knows, for others that of the answering party
+    that knows the most.
+
     Guarantee: as `query_price` and `price_without_guardian`; neither depends on votes.
     Assumes:   at least the quorum answers; parties that collude are among the answering ones.
     Reference: the same.
@@ -169,7 +172,7 @@ def session_price(
     at = delta if delta is not None else books.delta or 1e-5
     if epsilon is not None or books.url:
         budget = Budget(epsilon=books.epsilon if epsilon is None else epsilon, delta=at)
-    mechanism = settings.build_mechanism()
+    mechanism = moved_by(settings.build_mechanism(), settings.paid_labels)
     paid = None if budget is None else affordable_queries(mechanism, budget, rule=books.rule)
     hardening = settings.hardening
     counts = [0] if hardening.noise_sigma is None else sorted({0, hardening.n_colluding})

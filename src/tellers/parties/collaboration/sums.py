@@ -1,6 +1,6 @@
 """Learning from one Gaussian sum: every member scores the whole public pool once, for all who ask."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ...accounting.sum_plan import plan_sum
 from ...data.label_models import label_probabilities
+from ...data.metrics import auc
 from ...errors import require_count, require_fraction
 from ...ledger.memory import MemoryLedger
 from ...mechanisms.gaussian_sum import GaussianSum
@@ -20,7 +21,7 @@ from ...privacy.release import SILENT, Release, describe
 from ...privacy.votes import Scores, Unit, Votes
 from ...students.sums import SumStudent, fit_sum
 from .._ring import Integers
-from .members import Member
+from .members import Member, fit_member
 
 # One release serves everybody: all members are in the sum, also those that ask, and an asker takes its own
 # ballot off by itself. So the budget buys one sum, not one for each asker, and how many ask does not matter.
@@ -28,26 +29,28 @@ from .members import Member
 
 Floats = NDArray[np.float64]
 _CLIP = 1e-3
+_WEIGHTS = (0.8, 0.9, 0.65, 0.5, 0.25, 0.0)  # the first of equals is taken
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolSum:
     """Ask by one Gaussian sum with the least noise that the budget affords, as the `mechanism` of `Terms`.
 
-    Scores are brought onto the `n_directions` in which the pool differs most. `weight` is what the others'
-    answer has in the log-odds of an asker's new model, beside its own.
+    Scores are brought onto the `n_directions` in which the pool differs most. `weight` is that of the others'
+    answer in the log-odds of an asker's new model, beside its own; left out, each asker's own rows choose it.
 
     >>> PoolSum().planned(Budget(10.0, 1e-5)).mu() < 2 < PoolSum().planned(Budget(20.0, 1e-5)).mu()
     True
     """
 
     n_directions: int = 50
-    weight: float = 0.8
+    weight: float | None = None
     of_scores: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_count(n_directions=self.n_directions)
-        require_fraction(weight=self.weight)
+        if self.weight is not None:
+            require_fraction(weight=self.weight)
 
     def planned(self, budget: Budget) -> GaussianSum:
         """Return the sum with the least noise that a budget affords."""
@@ -123,24 +126,19 @@ def ask_sum(
 
 @dataclass(frozen=True, eq=False)
 class SumLearner:
-    """An asker after a sum: log-odds of its own model, and of what the others say as its own rows read it.
-
-    The sum is turned into a student of the pool, and each label's score into odds by a logistic regression of
-    one number on the asker's own rows. A label of which those know one answer alone is ranked by its score.
-    """
+    """An asker after a sum: log-odds of its own model, and of what the others say as its own rows read it."""
 
     own: Any
     student: SumStudent
     pool: ScoredPool
-    size: Floats
     slopes: Floats
     offsets: Floats
     weight: float
 
     def predict_proba(self, X: NDArray[Any]) -> Floats:
         """Return the probability of every label, rows x labels."""
-        read = self.slopes * self.student.decision_function(self.pool.scaled(X)) / self.size + self.offsets
-        own = _log_odds(label_probabilities(self.own, X))
+        read = self.slopes * self.student.decision_function(self.pool.scaled(X)) + self.offsets
+        own = log_odds(label_probabilities(self.own, X))
         return np.asarray(1 / (1 + np.exp(-(1 - self.weight) * own - self.weight * read)))
 
     def predict(self, X: NDArray[Any]) -> Integers:
@@ -149,32 +147,75 @@ class SumLearner:
 
 
 def learn_from_sum(
-    asker: Member, release: Release, pool: ScoredPool, *, weight: float = 0.8, class_weight: Any = None
+    asker: Member,
+    release: Release,
+    pool: ScoredPool,
+    *,
+    estimator: Any,
+    weight: float | None = None,
+    seed: int = 0,
 ) -> SumLearner:
-    """Return an asker's new model: its own, and a student of the sum of everybody else.
+    """Return an asker's new model: its own, and beside it a student of the sum of everybody else.
 
-    The asker's own ballot was in the sum like everybody's; it is taken off first, so that its own rows, which
-    read the others' scores, are new to them. `class_weight` is that of the asker's own models, if any.
+    The asker's own ballot must be off the sum (`without`), so that its own rows, by which it reads the
+    others' scores, are new to them. Each label's score becomes odds by a logistic regression of one number on
+    these rows; a label of which they know one answer alone is ranked by its score. The `weight` of the others
+    is what ranks these rows best, beside what models of the other rows say of them.
 
     Guarantee: costs the others nothing beyond the release (post-processing).
-    Assumes:   the asker's ballot is the one that was summed, if it was among those who answered.
-    Reference: Platt 1999 (odds of scores); "Gaussian sums", section "Students".
+    Assumes:   `estimator` is what the asker's own model was fitted with.
+    Reference: Platt 1999 (odds of scores); Wolpert 1992 (held-out rows choose); "Gaussian sums", "Students".
+    """
+    student = fit_sum(pool.scaled(pool.X), release)
+    at_pool = student.decision_function(pool.scaled(pool.X))
+    size = np.maximum(at_pool.std(axis=0), 1e-12)
+    scores = student.decision_function(pool.scaled(asker.X)) / size
+    slopes, offsets = read_odds(scores, asker.y, estimator, middle=at_pool.mean(axis=0) / size)
+    if weight is None:
+        own = held_out_odds(asker.X, asker.y, lambda X, y: fit_member(estimator, X, y, seed=seed))
+        read = slopes * scores + offsets
+        ranked = [_ranked(asker.y, (1 - one) * own + one * read) for one in _WEIGHTS]
+        weight = _WEIGHTS[int(np.argmax(ranked))]
+    return SumLearner(asker.model, student, pool, slopes / size, offsets, weight)
+
+
+def read_odds(
+    scores: Floats, y: Integers, estimator: Any, *, middle: Floats | float = 0.0
+) -> tuple[Floats, Floats]:
+    """Return slopes and offsets that turn scores into log-odds, label by label, balanced as an estimator is.
+
+    A label of which they know one answer has a slope of one about the middle, and the odds of that answer.
     """
     from sklearn.linear_model import LogisticRegression
 
-    student = fit_sum(pool.scaled(pool.X), release)
-    scores = student.decision_function(pool.scaled(pool.X))
-    size = np.maximum(scores.std(axis=0), 1e-12)
-    read = student.decision_function(pool.scaled(asker.X)) / size
-    slopes, offsets = np.ones(pool.n_columns), -scores.mean(axis=0) / size
-    for label, (score, told) in enumerate(zip(read.T, asker.y.T, strict=True)):
+    slopes, offsets = np.ones(y.shape[1]), np.zeros(y.shape[1]) - middle
+    model = LogisticRegression(class_weight=getattr(estimator, "class_weight", None))
+    for label, (score, told) in enumerate(zip(scores.T, y.T, strict=True)):
         known = told != SILENT
         if np.unique(told[known]).size == 2:
-            odds = LogisticRegression(class_weight=class_weight).fit(score[known, None], told[known])
-            slopes[label], offsets[label] = odds.coef_[0, 0], odds.intercept_[0]
+            odds = model.fit(score[known, None], told[known])
+            # Whoever learned says that a score speaks for its label, whatever few rows find.
+            slopes[label], offsets[label] = max(odds.coef_[0, 0], 0.0), odds.intercept_[0]
         elif known.any():
-            offsets[label] += float(_log_odds(told[known][0]))
-    return SumLearner(asker.model, student, pool, size, slopes, offsets, weight)
+            offsets[label] += float(log_odds(told[known][0]))
+    return slopes, offsets
+
+
+def held_out_odds(X: NDArray[Any], y: Integers, fit: Callable[[NDArray[Any], Integers], Any]) -> Floats:
+    """Return the log-odds of every label for each row, by a model of the rows outside its fifth."""
+    odds, fold = np.zeros(y.shape), np.random.default_rng(0).permutation(len(X)) % 5
+    for one in np.unique(fold) if len(X) > 1 else ():
+        inside = fold == one
+        odds[inside] = log_odds(label_probabilities(fit(X[~inside], y[~inside]), X[inside]))
+    return odds
+
+
+def _ranked(y: Integers, odds: Floats) -> float:
+    """Return how well odds rank rows, as the mean AUC of labels with both answers; one half of none."""
+    known = y != SILENT
+    each = [auc(y[on, None, at], odds[on, None, at])[0] for at, on in enumerate(known.T) if on.any()]
+    met = [one for one in each if not np.isnan(one)]
+    return float(np.mean(met)) if met else 0.5
 
 
 def without(release: Release, ballot: Integers, pool: ScoredPool) -> Release:
@@ -184,6 +225,7 @@ def without(release: Release, ballot: Integers, pool: ScoredPool) -> Release:
     return replace(release, values=release.values - own)
 
 
-def _log_odds(chances: Any) -> Floats:
+def log_odds(chances: Any) -> Floats:
+    """Return the logarithm of the odds of probabilities, kept from 0 and 1."""
     inside = np.clip(np.asarray(chances, dtype=np.float64), _CLIP, 1 - _CLIP)
     return np.log(inside / (1 - inside))

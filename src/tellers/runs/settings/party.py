@@ -252,6 +252,12 @@ Every option is here with its default; lines that begin with # are comments."""
         return {name: labels for name, labels in sorted(parties.items()) if labels not in ((), everything)}
 
     @property
+    def paid_labels(self) -> list[tuple[int, ...]]:
+        """Return the label sets that books here must pay for: an answering party's own, or those of all."""
+        names = [self.party.name] if self.party.role == "answerer" else self.roster
+        return [self.label_sets.get(name, ()) for name in names]
+
+    @property
     def terms(self) -> str:
         """Return the hash of what all agreed on: session, mechanism, hardening, roster and label sets."""
         agreed = {
