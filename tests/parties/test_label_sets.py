@@ -137,6 +137,7 @@ def test_settings_say_whose_labels_are_paid(name, n_known):
     )
     said = session_price(settings, n_queries=100, epsilon=10.0)
     assert said.batch == wanted.epsilon(1e-5)
+    assert said.of_labels == (n_known if n_known < 4 else None)
     assert said.n_affordable == affordable_queries(Binary(2.0, n_known), Budget(10.0, 1e-5))
     without_south = replace(settings, peers=tuple(peer for peer in settings.peers if peer.name != "south"))
     if name in ("guard", "ann"):

@@ -94,7 +94,8 @@ def _show(price: "SessionPrice", notes: list[str]) -> None:
     console = show.console()
     n, budget = price.n_queries, price.budget
     batch = f"A batch of {n} {'query' if n == 1 else 'queries'} costs epsilon {show.figure(price.batch)}"
-    console.print(f"{batch} at delta {price.delta:g}.")
+    paid = "" if price.of_labels is None else f", for {price.of_labels} labels: nobody it is for knows more"
+    console.print(f"{batch} at delta {price.delta:g}{paid}.")
     if budget is not None:
         console.print(f"A budget of epsilon {budget.epsilon:g} pays for {price.n_affordable} queries in all.")
     heads = ["guardian and asker collude", "they see", f"epsilon of {n}"]

@@ -144,7 +144,10 @@ class Collusion:
 
 @dataclass(frozen=True)
 class SessionPrice:
-    """The price of a batch at a delta, how many queries a budget pays for, and what a betrayal would cost."""
+    """The price of a batch at a delta, how many queries a budget pays for, and what a betrayal would cost.
+
+    `of_labels` are how many labels it is the price of, where that is not all.
+    """
 
     n_queries: int
     delta: float
@@ -152,6 +155,7 @@ class SessionPrice:
     budget: Budget | None
     n_affordable: int | None
     collusions: tuple[Collusion, ...]
+    of_labels: int | None = None
 
 
 def session_price(
@@ -172,7 +176,8 @@ def session_price(
     at = delta if delta is not None else books.delta or 1e-5
     if epsilon is not None or books.url:
         budget = Budget(epsilon=books.epsilon if epsilon is None else epsilon, delta=at)
-    mechanism = moved_by(settings.build_mechanism(), settings.paid_labels)
+    whole = settings.build_mechanism()
+    mechanism = moved_by(whole, settings.paid_labels)
     paid = None if budget is None else affordable_queries(mechanism, budget, rule=books.rule)
     hardening = settings.hardening
     counts = [0] if hardening.noise_sigma is None else sorted({0, hardening.n_colluding})
@@ -180,6 +185,7 @@ def session_price(
         n_queries=n_queries, delta=at, batch=query_price(mechanism, n_queries).epsilon(at),
         budget=budget, n_affordable=paid,
         collusions=tuple(_collusion(settings, mechanism, n, n_queries, paid, at) for n in counts),
+        of_labels=None if mechanism is whole else mechanism.n_labels,
     )  # fmt: skip
 
 
