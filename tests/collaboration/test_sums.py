@@ -42,7 +42,7 @@ def summed(members, pool, source, mechanism=SUM):
 
 
 def pool_of(material, n_directions=8):
-    return ScoredPool(material.X_pool, material.n_outputs, n_directions)
+    return ScoredPool.of(material.X_pool, material.n_outputs, n_directions)
 
 
 def test_the_release_is_the_sum_of_ballots_and_the_drawn_noise_bit_for_bit(made):

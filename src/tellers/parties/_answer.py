@@ -13,10 +13,24 @@ from ..runs.settings.party import PartySettings
 from ._hardening import lend, zero_sum_mask
 from ._ledger import affords, charge_query, query_price, remembered
 from ._link import EngineLink, Outbox
-from ._messages import Accepted, Closed, Expect, Hello, Mask, Message, Out, Question, Ready, Refused, Roll
+from ._messages import (
+    Accepted,
+    Closed,
+    Expect,
+    Hello,
+    Mask,
+    Message,
+    Out,
+    Question,
+    Ready,
+    Refused,
+    Roll,
+    Share,
+)
 from ._policy import Policy, why_not
 from ._process import PartyProcess
 from ._ring import Integers, fresh_mask
+from ._sums import share_of
 from ._wire import PROTOCOL, Channel
 from .programs import HELPER
 
@@ -346,9 +360,15 @@ class AnswerRole(PartyProcess):
             while qid not in self._state.used and time.monotonic() < until and not self._stopping.is_set():
                 time.sleep(_GLANCE)
 
+    def _compute(self, lane: EngineLink, message: Question, mask: Integers) -> None:
+        """Compute votes with an asker, who gets its share of them."""
+        program = self._context.vote_program(message.n_queries)
+        lane.need(program, lambda: self._mux.take(message.qid, timeout=self._context.patience))
+        lane.run(program, {"mask": mask})
+
     def _vote(self, channel: Channel, lane: EngineLink, message: Question) -> bool:
         """Answer a question; return whether the connection is still of use."""
-        qid, asker, patience = message.qid, channel.peer.name, self._context.patience
+        qid, asker = message.qid, channel.peer.name
         answer, mask = self._consider(asker, message)
         if isinstance(answer, Refused) or mask is None:
             channel.send(answer)
@@ -357,9 +377,10 @@ class AnswerRole(PartyProcess):
         self._mux.expect(qid)  # before the asker can know of it
         try:
             channel.send(answer)
-            program = self._context.vote_program(message.n_queries)
-            lane.need(program, lambda: self._mux.take(qid, timeout=patience))
-            lane.run(program, {"mask": mask})
+            if self._context.is_sum:
+                channel.send(Share(qid=qid, table=share_of(self._model["answer"], mask)))
+            else:
+                self._compute(lane, message, mask)
         except (TellersError, ValueError, OSError) as error:
             words = error if isinstance(error, TellersError) else type(error).__name__
             self._say(f"The computation with {asker} failed. {words}")

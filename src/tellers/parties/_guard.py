@@ -11,7 +11,7 @@ from ..ledger.base import Ledger
 from ..privacy import noise as noises
 from ..privacy.noise import Noise
 from ..runs.settings.party import PartySettings
-from ._last_step import LastStep, draw
+from ._last_step import LastStep, draw, is_sum
 from ._ledger import affords, charge_query, query_price, remembered
 from ._link import EngineLink, Outbox, WorkQueue
 from ._messages import (
@@ -30,10 +30,12 @@ from ._messages import (
     Out,
     Ready,
     Roll,
+    Summed,
 )
 from ._policy import Policy, why_not
 from ._process import TICK, PartyProcess
 from ._ring import Integers, ring_sum
+from ._sums import noisy_sum
 from ._wire import PROTOCOL, Channel
 from .models import Labels, count_voters
 from .programs import HELPER, DecisionProgram
@@ -482,6 +484,10 @@ class Guardian:
             return self._follow(close(self.state, query, why))
         tasks = self._follow(charged(self.policy, self.state, query, now=self.clock()))
         masks = ring_sum(query.masks[name] for name in parties)
+        if is_sum(self.mechanism):
+            summed = Summed(qid=query.qid, table=noisy_sum(self.mechanism, masks, self.noise))
+            told = [Agreed(qid=query.qid, parties=parties), summed]
+            return [*tasks, *(Send(query.asker, message) for message in told)]
         voters = count_voters(parties, self.policy.labels, self.policy.session.n_outputs)
         step = draw(self.mechanism, masks, n_answering=len(parties), noise=self.noise, voters=voters)
         agreed = Agreed(qid=query.qid, parties=parties)
@@ -623,7 +629,7 @@ class GuardRole(PartyProcess):
             if isinstance(task, Finish):
                 connection.work.submit(partial(self._finish, connection, task))
                 continue
-            if isinstance(task.message, Opened):
+            if isinstance(task.message, Opened) and not self._context.is_sum:
                 query = self._guardian.state.queries[task.message.qid]
                 self._mux.expect(query.qid)  # before the asker can know of it
                 connection.work.submit(partial(self._meet, connection, query))

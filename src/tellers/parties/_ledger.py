@@ -17,7 +17,7 @@ from ..privacy.noise import Noise
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import describe
 from ..privacy.votes import Unit
-from ._last_step import require_confidential
+from ._last_step import is_sum, require_confidential
 
 OUTCOME = "at the asker"
 """What the event of an entry says of the outcome: nobody else ever sees it."""
@@ -31,6 +31,8 @@ def moved_by(mechanism: Any, known: Iterable[Iterable[int]]) -> Any:
     Reference: labels have noise of their own, so the divergence is that of the labels whose sums can differ;
                for so many labels it is the same whichever they are, and more labels cost no less.
     """
+    if is_sum(mechanism):  # one norm bounds all labels together
+        return mechanism
     sets = [frozenset(labels) for labels in known]
     most = max(sets, key=len, default=frozenset())
     if frozenset() in sets or not most or len(most) == mechanism.n_labels:
@@ -49,6 +51,9 @@ def query_price(mechanism: Any, n_queries: int, *, known: Iterable[Iterable[int]
                price does not cover; see `Unit.of_ballots`. As `moved_by`.
     Reference: the price of the mechanism for `Unit()`, one ballot.
     """
+    if is_sum(mechanism):  # each query is a sum of its own, of the whole pool
+        whole: RdpCurve = mechanism.batch_price(Unit()) * n_queries
+        return whole
     require_confidential(mechanism)
     price: RdpCurve = moved_by(mechanism, known).price(Unit()) * n_queries
     return price

@@ -13,7 +13,7 @@ from ..mechanisms.registry import answers_of
 from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import RdpCurve, check_orders
 from ..runs.settings.party import PartySettings
-from ._last_step import require_confidential
+from ._last_step import is_sum, require_confidential
 from ._ledger import moved_by, query_price
 
 # --- Noise shares of answering parties ---
@@ -32,6 +32,7 @@ from ._ledger import moved_by, query_price
 
 Floats = NDArray[np.float64]
 _MOST_QUERIES = 1_000_000_000
+_FINE = 20
 _LEAST = math.sqrt(0.5)  # Below, discrete Gaussians are too coarse for their sum to be nearly one.
 
 
@@ -110,9 +111,15 @@ def price_without_guardian(
     >>> bool(np.allclose(alone.values, told.values))
     True
     """
-    require_confidential(mechanism)
     require_count(n_shares=n_shares)
     grid = check_orders(orders)
+    if is_sum(mechanism):
+        require_positive(sigma=sigma)
+        if sigma * mechanism.steps < _FINE:
+            raise ValueError(f"Expected shares of noise of at least {_FINE} steps. Count in finer steps.")
+        # Shares as fine as this have no gap that a float can tell; a replaced answer moves two norms.
+        return RdpCurve.zcdp(2 / (n_shares * sigma**2) * (1 + 1e-12), grid)
+    require_confidential(mechanism)
     if answers_of(mechanism) == "labels":
         price = partial(sum_price, sigma, n_shares=n_shares, orders=grid)
         return RdpCurve(grid, mechanism.rule.dearest(price))

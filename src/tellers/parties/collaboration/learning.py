@@ -21,7 +21,7 @@ from ...privacy.rdp import DEFAULT_ORDERS, Floats, RdpCurve
 from ...privacy.release import SILENT
 from ...privacy.votes import SetOf, Votes
 from ...students.order import least_confident
-from .._last_step import decide, draw, require_confidential
+from .._last_step import decide, draw, is_sum, require_confidential
 from .._ledger import charge_query, moved_by, query_price
 from .._ring import Integers
 from ..prices import affordable_queries
@@ -255,7 +255,7 @@ class Terms:
     @property
     def is_sum(self) -> bool:
         """Return whether members score a whole pool at once, for one noisy sum."""
-        return bool(getattr(self.mechanism, "of_scores", False))
+        return is_sum(self.mechanism)
 
     @property
     def in_the_clear(self) -> str:
@@ -489,7 +489,7 @@ def _sum_cell(
 ) -> list[AskerTurn]:  # fmt: skip
     chosen, budget = terms.mechanism, terms.budget(epsilon)
     mechanism = chosen.planned(budget)
-    pool = ScoredPool(material.X_pool, material.n_outputs, chosen.n_directions)
+    pool = ScoredPool.of(material.X_pool, material.n_outputs, chosen.n_directions)
     seeded = noise.name != "secure"
     ledgers = {m.name: MemoryLedger(Accountant(budget), allow_seeded=seeded) for m in members}
     release = ask_sum(members, pool, mechanism=mechanism, ledgers=ledgers, noise=noise, key="pool")

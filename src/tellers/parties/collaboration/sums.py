@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +16,7 @@ from ...mechanisms.gaussian_sum import GaussianSum
 from ...privacy.budget import Accountant, Budget
 from ...privacy.directions import public_directions
 from ...privacy.noise import Noise
-from ...privacy.release import SILENT, Release, describe
+from ...privacy.release import SILENT, Cost, NoiseLevel, Release, describe
 from ...privacy.votes import Scores, Unit, Votes
 from ...students.sums import SumStudent, fit_sum
 from .._ring import Integers
@@ -63,38 +62,53 @@ class ScoredPool:
 
     X: NDArray[Any]
     n_columns: int
-    n_directions: int = 50
+    middle: Floats
+    size: Floats
+    directions: Floats
 
-    @cached_property
-    def scale(self) -> tuple[Floats, Floats]:
-        sizes = self.X.std(axis=0)
-        return self.X.mean(axis=0), np.where(sizes > 0, sizes, 1.0)
+    @classmethod
+    def of(cls, X: NDArray[Any], n_columns: int, n_directions: int = 50) -> "ScoredPool":
+        """Return a pool with the scale of its rows, and at most so many directions in which they differ."""
+        rows = np.asarray(X, dtype=np.float64)
+        middle, size = rows.mean(axis=0), rows.std(axis=0)
+        size = np.where(size > 0, size, 1.0)
+        return cls(rows, n_columns, middle, size, public_directions((rows - middle) / size, n_directions))
 
     def scaled(self, X: NDArray[Any]) -> Floats:
         """Return rows as the directions see them, scaled by the pool."""
-        middle, size = self.scale
-        return np.asarray((X - middle) / size, dtype=np.float64)
-
-    @cached_property
-    def directions(self) -> Floats:
-        return public_directions(self.scaled(self.X), self.n_directions)
+        return np.asarray((X - self.middle) / self.size, dtype=np.float64)
 
     def space(self, steps: int) -> Scores:
         """Return the space of a member's answer: a matrix for the whole pool, of norm `steps` at most."""
         # The bound: what rounding leaves of scores that are all the same is nothing, and not a whole norm.
         return Scores(self.n_columns, steps, bound=1e-6, directions=self.directions)
 
-    def ballot(self, member: Member, steps: int) -> Integers:
-        """Return a member's answer, directions x labels in steps: its probabilities, bounded; private.
+    def answer(self, model: Any, knows: NDArray[np.bool_], steps: int) -> Integers:
+        """Return a model's answer, directions x labels in steps: its probabilities, bounded; private.
 
-        A label that it does not know has zeros.
+        A label that its party does not know has zeros.
+
+        Guarantee: the squares sum to at most steps^2, in whole numbers, whatever the model says.
+        Assumes:   nothing.
+        Reference: `Scores.on_grid`.
         """
+        said = label_probabilities(model, self.X)
+        return self.space(steps).on_grid(np.where(knows, said, 0.0)).astype(np.int64)
+
+    def ballot(self, member: Member, steps: int) -> Integers:
+        """Return a member's answer; private."""
         if member.y.ndim != 2:
             raise TypeError(
                 "Expected rows with many labels for one Gaussian sum, got one class per row. Take GNMax."
             )
-        said = label_probabilities(member.model, self.X)
-        return self.space(steps).on_grid(np.where(member.knows, said, 0.0)).astype(np.int64)
+        return self.answer(member.model, member.knows, steps)
+
+    def release(self, noisy: Integers, mechanism: GaussianSum, n_teachers: int) -> Release:
+        """Return the release of noisy sums on the directions, with values for every row of the pool."""
+        values = np.rint(self.directions @ noisy).astype(np.int64)
+        level = NoiseLevel(mechanism.sigma * mechanism.steps, mechanism.steps, n_teachers, noisy.shape[0])
+        price = Cost(mechanism.batch_price(Unit(), len(self.X)))
+        return Release((values > 0).astype(np.int64), price, values=values, noise_level=level)
 
 
 def ask_sum(
