@@ -22,7 +22,7 @@ from tellers.parties._answer import AnswerRole
 from tellers.parties._certificates import make_certificate
 from tellers.parties._guard import GuardRole
 from tellers.parties._ledger import query_price
-from tellers.parties._messages import Limits, Share, Summed, decode, encode
+from tellers.parties._messages import Limits, MaskSum, ScoreShare, decode, encode
 from tellers.parties._policy import PartyContext
 from tellers.parties._ports import held_port
 from tellers.parties._ring import fresh_mask, ring_scaled, ring_sum
@@ -179,7 +179,7 @@ def test_prices_are_those_of_the_mechanism_whoever_knows_which_labels():
 
 def test_shares_and_sums_travel_as_tables_of_one_shape():
     limits, table = Limits(max_queries=1, max_outputs=12), fresh_mask((1, 12))
-    for kind in (Share, Summed):
+    for kind in (ScoreShare, MaskSum):
         message = kind(qid=secrets.token_hex(16), table=table)
         header, body = encode(message)
         found = decode(header, body, limits=limits)

@@ -25,7 +25,7 @@ from ._messages import (
     Ready,
     Refused,
     Roll,
-    Share,
+    ScoreShare,
 )
 from ._policy import Policy, why_not
 from ._process import PartyProcess
@@ -378,7 +378,7 @@ class AnswerRole(PartyProcess):
         try:
             channel.send(answer)
             if self._context.is_sum:
-                channel.send(Share(qid=qid, table=share_of(self._model["answer"], mask)))
+                channel.send(ScoreShare(qid=qid, table=share_of(self._model["answer"], mask)))
             else:
                 self._compute(lane, message, mask)
         except (TellersError, ValueError, OSError) as error:

@@ -24,13 +24,13 @@ from ._messages import (
     Held,
     Hello,
     Mask,
+    MaskSum,
     Message,
     Open,
     Opened,
     Out,
     Ready,
     Roll,
-    Summed,
 )
 from ._policy import Policy, why_not
 from ._process import TICK, PartyProcess
@@ -485,7 +485,7 @@ class Guardian:
         tasks = self._follow(charged(self.policy, self.state, query, now=self.clock()))
         masks = ring_sum(query.masks[name] for name in parties)
         if is_sum(self.mechanism):
-            summed = Summed(qid=query.qid, table=noisy_sum(self.mechanism, masks, self.noise))
+            summed = MaskSum(qid=query.qid, table=noisy_sum(self.mechanism, masks, self.noise))
             told = [Agreed(qid=query.qid, parties=parties), summed]
             return [*tasks, *(Send(query.asker, message) for message in told)]
         voters = count_voters(parties, self.policy.labels, self.policy.session.n_outputs)

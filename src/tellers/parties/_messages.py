@@ -128,11 +128,11 @@ Table = Annotated[Integers, Rule("whole numbers, at most {max_queries} x {max_ou
 # --- Messages ---
 #
 # asker -> guardian     Open, Answered, Done
-# guardian -> asker     Opened, Held, Agreed, Aborted; Summed after Agreed, for a sum
+# guardian -> asker     Opened, Held, Agreed, Aborted; MaskSum after Agreed, for a sum
 # guardian -> answerer  Expect, Roll, Closed
 # answerer -> guardian  Ready, Out, Mask
 # asker -> answerer     Question
-# answerer -> asker     Accepted, Refused; Share after Accepted, for a sum
+# answerer -> asker     Accepted, Refused; ScoreShare after Accepted, for a sum
 #
 # A message is a header, which is JSON, and for a table a body of whole numbers. Nothing in it is ever
 # executed. A name or a field that is not known, a wrong type or a number past its limit is refused; what
@@ -269,14 +269,14 @@ class Mask(QueryMessage, kind="mask", sender="answerer", receiver="guardian", eq
     mask: Table = field(repr=False)
 
 
-class Share(QueryMessage, kind="share", sender="answerer", receiver="asker", eq=False):
+class ScoreShare(QueryMessage, kind="share", sender="answerer", receiver="asker", eq=False):
     """A party's scores of the public pool less its mask: uniform for whoever does not know the mask."""
 
     body = "table"
     table: Table = field(repr=False)
 
 
-class Summed(QueryMessage, kind="summed", sender="guardian", receiver="asker", eq=False):
+class MaskSum(QueryMessage, kind="summed", sender="guardian", receiver="asker", eq=False):
     """The sum of all masks with the guardian's noise; with the shares it is the noisy sum of scores."""
 
     body = "table"

@@ -27,13 +27,13 @@ from ._messages import (
     Answered,
     Done,
     Held,
+    MaskSum,
     Message,
     Open,
     Opened,
     Question,
     Refused,
-    Share,
-    Summed,
+    ScoreShare,
 )
 from ._policy import PartyContext
 from ._process import require_role
@@ -153,6 +153,12 @@ class AskRole:
         Guarantee: the clear sum of the answering parties' bounded scores, and noise of the guardian's.
         Assumes:   as `_sums`: that answering parties keep the agreed norm.
         Reference: "Gaussian sums"; `_sums`.
+
+        >>> from tellers.runs.settings.party import example_settings
+        >>> AskRole(example_settings("asker")).ask_pool()
+        Traceback (most recent call last):
+            ...
+        ValueError: Expected settings for a Gaussian sum, got others. Use ask(X).
         """
         mechanism, hardening = self._context.mechanism, self._context.settings.hardening
         if not self._context.is_sum:
@@ -324,7 +330,7 @@ class _Attempt:
         if not isinstance(answer, Accepted):
             raise PeerRefused(f"Expected 'accepted', got {answer.kind!r}.")
         if context.is_sum:
-            return self._table(self._hear(line, until), Share)
+            return self._table(self._hear(line, until), ScoreShare)
         program = context.vote_program(n)
         line.lane.need(program, self._dial_engine(name), until=until)
         share = line.lane.run(program, {"x": self._encoded}, timeout=line.lane.left(until))
@@ -362,7 +368,7 @@ class _Attempt:
             self._mark(False)
             mine = tuple(name for name in mine if name in message.parties)
 
-    def _table(self, message: Message, kind: type[Share] | type[Summed]) -> Integers:
+    def _table(self, message: Message, kind: type[ScoreShare] | type[MaskSum]) -> Integers:
         """Return the table of a message that a sum needs, or say what came instead."""
         if not isinstance(message, kind) or message.table.shape != (1, self._context.settings.n_entries):
             raise PeerRefused(f"Expected {kind.kind!r} of the agreed shape, got {message.kind!r}.")
@@ -371,7 +377,7 @@ class _Attempt:
 
     def _last_step(self, line: _Line, shares: dict[str, Integers]) -> Integers:
         if self._context.is_sum:
-            summed = self._table(self._hear(line, time.monotonic() + self._context.patience), Summed)
+            summed = self._table(self._hear(line, time.monotonic() + self._context.patience), MaskSum)
             return ring_sum([summed, *shares.values()])
         program = self._context.decision_program(tuple(shares), len(self._encoded))
         line.lane.need(program, self._dial_engine(self._guardian))
