@@ -126,7 +126,7 @@ def sums(report: Report, args: argparse.Namespace) -> list[AgainstAlone]:
             report.skip(f"{name}: {error}")
             continue
         title = f"{name}, {material.n_outputs} labels, 50 parties of {len(members[0].X)} rows, askers: "
-        made += [AgainstAlone(f"sums/{name}/{one}", title + one, tuple(it)) for one, it in found.items()]
+        made += [AgainstAlone(f"many/sums/{name}/{one}", title + one, tuple(it)) for one, it in found.items()]
     return made
 
 

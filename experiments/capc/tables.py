@@ -111,13 +111,12 @@ class AgainstAlone:
         found: list[Measure] = []
         for way in self.seeds[0]:
             for name in GAINS:
-                values, gains, better = self._gained(way, name)
+                values, gains, _ = self._gained(way, name)
                 at = f"{self.key}/{way}/{name}"
                 found.append(measure(at, f"{way}: {NAMES[name]}", values, percent=True))
                 if way != "alone":
                     words = f"{way}: {NAMES[name]} above alone"
                     found.append(measure(f"{at} gain", words, gains, percent=True))
-                    found.append(measure(f"{at} better", f"{way}: askers with more {NAMES[name]}", better))
             party = self._party(way)
             if party:
                 found.append(measure(f"{self.key}/{way}/party", f"{way}: a party's epsilon", party))

@@ -71,7 +71,7 @@ def test_neighbouring_members_move_the_sum_by_two_norms_at_most(made, change):
     elif change == "labels turned":
         y = 1 - y
     else:
-        y[:] = 0  # constants: what rounding leaves of them is not blown up to a whole norm
+        y[:] = 1  # constants: what rounding leaves of them is not blown up to a whole norm
     new = Member(old.name, X, y, fit_member(MODEL, X, y, seed=1))
     neighbours = [new if member is old else member for member in members]
     moved = sum(pool.ballot(m, SUM.steps) for m in members) - sum(
