@@ -141,7 +141,7 @@ class AskRole:
         if rows.ndim != 2 or not 1 <= len(rows) <= most:
             raise ValueError(f"Expected from 1 to {most} rows of a batch, got shape {rows.shape}.")
         if self._context.is_sum:
-            raise ValueError("Expected queries of rows, got settings for a Gaussian sum. Use ask_pool().")
+            raise ValueError("Expected settings for queries of rows, got a Gaussian sum. Use ask_pool().")
         require_engine()
         return self._ask(self._context.vote_program(len(rows)).encode(rows), n_retries, note)
 

@@ -260,7 +260,7 @@ class Terms:
     @property
     def in_the_clear(self) -> str:
         """Return in words how it is computed here."""
-        return IN_THE_CLEAR.partition(";")[0] if self.is_sum else IN_THE_CLEAR
+        return IN_THE_CLEAR.replace("labels", "sum") if self.is_sum else IN_THE_CLEAR
 
     def budget(self, epsilon: float) -> Budget:
         """Return the budget of this epsilon."""
