@@ -67,7 +67,7 @@ def open_sum(
     if length > (n_parties + noise) * mechanism.steps:
         raise ValueError(
             f"Expected a noisy sum that {n_parties} parties of the agreed norm can have, got a longer one: "
-            "one of them broke its bound. Ask them; nobody else can see which."
+            "one of them broke its bound. The sum is charged; only they can say whose it was."
         )
     return noisy
 

@@ -150,7 +150,7 @@ class HardeningConfig(Options, title="hardening"):
     pairwise: bool = option(True, "Masks that cancel between answering parties: colluders see totals alone.")
     noise_sigma: float | None = option(
         None,
-        "Noise that each answering party adds, a standard deviation in votes.",
+        "Noise that each answering party adds, a standard deviation in votes; of a sum, in norms.",
         gt=0.7072,
         examples=[5.0],
     )
