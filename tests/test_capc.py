@@ -34,6 +34,14 @@ def test_the_quick_form_is_as_expected(tmp_path):
     assert found["digits/digits/random/published/10/party"] > 10
     strong, weak = (found[f"many/crossing/{who}/sound/20/BAC, shared labels"] for who in ("strong", "weak"))
     assert strong > weak
+    # One sum for all askers: above each asker alone with the pool, and above label by label, by far.
+    for name in ("bac", "auc", "map"):
+        gains = [
+            found[f"many/sums/made/random/{way}/{name} gain"]
+            for way in ("alone, with the pool", "label by label, epsilon 10", "one sum, epsilon 10")
+        ]
+        assert gains[2] > max(gains[:2]) + 0.02
+    assert found["many/sums/made/random/one sum, epsilon 10/party"] <= 10
     assert "**public, a party**" in (tmp_path / "out.md").read_text()
 
 

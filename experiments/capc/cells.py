@@ -1,6 +1,7 @@
 """The collaborations that are measured: one class per row, many labels, and different labels."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -12,9 +13,11 @@ from tellers import noise
 from tellers.data.label_models import label_probabilities
 from tellers.data.metrics import balanced_accuracy, mean_over_labels
 from tellers.mechanisms import Binary
-from tellers.parties import Terms, collaborate, deal_members, read_material
+from tellers.parties import PoolSum, Terms, collaborate, deal_members, read_material
 from tellers.parties.collaboration.learning import Collaboration, Counting
-from tellers.parties.collaboration.members import Material, Member, choose_askers, score
+from tellers.parties.collaboration.members import Material, Member, choose_askers, fit_member, score
+from tellers.parties.collaboration.sums import held_out_odds, log_odds, read_odds
+from tellers.privacy.release import SILENT
 
 EPSILONS = (10.0, 20.0)
 COUNTINGS: Final[tuple[Counting, ...]] = ("sound", "published")
@@ -84,3 +87,70 @@ def crossing(
             askers=askers, judge=judge,
         )  # fmt: skip
     return held
+
+
+Scores = dict[str, float]
+SURE = 0.8
+"""How likely an asker alone must find an answer to teach it to itself."""
+
+
+@dataclass(frozen=True)
+class Reread:
+    """A model whose odds are read again by rows that it has not seen: other cuts, the same ranks."""
+
+    model: Any
+    slopes: Any
+    offsets: Any
+
+    def predict_proba(self, X: Any) -> Any:
+        odds = self.slopes * log_odds(label_probabilities(self.model, X)) + self.offsets
+        return 1 / (1 + np.exp(-odds))
+
+
+def alone_with_pool(material: Material, asker: Member) -> dict[str, Scores]:
+    """Return how good an asker is that asks nobody, but learns again from what it is sure of in the pool.
+
+    A sum is read by the asker's own rows, which moves the cuts of labels; so this is done here too, by rows
+    held out: what is left is what the others bring.
+    """
+    model = model_for(material)
+
+    def learn(X: Any, y: Any, own: Any = None) -> Any:
+        own = fit_member(model, X, y, seed=0) if own is None else own
+        chances = label_probabilities(own, material.X_pool)
+        sure = np.where(chances > SURE, 1, np.where(chances < 1 - SURE, 0, SILENT))
+        return fit_member(model, np.concatenate([X, material.X_pool]), np.concatenate([y, sure]), seed=0)
+
+    learned = learn(asker.X, asker.y, asker.model)
+    read = read_odds(held_out_odds(asker.X, asker.y, learn), asker.y, model)
+    made = {"alone, with the pool": learned, "alone, with the pool, read again": Reread(learned, *read)}
+    return {words: score(one, material.X_test, material.y_test) for words, one in made.items()}
+
+
+def against_alone(
+    material: Material, members: Sequence[Member], *, which: str, seed: int
+) -> dict[str, tuple[list[Scores], float, float]]:
+    """Return the scores of every asker, how many questions each had, and what a party paid, way by way.
+
+    The same three askers and the same noise seed in all: alone, alone with the pool, label by label, and by
+    one Gaussian sum.
+    """
+    where = {"X": material.X_choice, "y": material.y_choice}
+    askers = choose_askers(members, 3, which=which, seed=seed, **where)  # type: ignore[arg-type]
+    held = {}
+    for words, mechanism in (("label by label", Binary(9.0, material.n_outputs)), ("one sum", PoolSum())):
+        terms = Terms(mechanism=mechanism, epsilons=EPSILONS, which=which)
+        held[words] = hold(material, members, terms, seed=seed)
+    before = held["one sum"].before
+    assert list(before) == [asker.name for asker in askers]
+    pooled = [alone_with_pool(material, asker) for asker in askers]
+    found = {"alone": (list(before.values()), 0.0, 0.0)}
+    found |= {words: ([one[words] for one in pooled], 0.0, 0.0) for words in pooled[0]}
+    for words, one in held.items():
+        for epsilon in EPSILONS:
+            turns = one.turns_of("sound", epsilon)
+            party = max(turn.party for turn in turns)
+            found[f"{words}, epsilon {epsilon:g}"] = (
+                [turn.after for turn in turns], float(turns[0].n_queries), party
+            )  # fmt: skip
+    return found

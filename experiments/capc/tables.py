@@ -92,3 +92,65 @@ def _costs(repetitions: tuple[Collaboration, ...], counting: str, epsilon: float
         "per asker": max(turn.per_asker for turn in turns),
         "party": max(turn.party for turn in turns),
     }
+
+
+Ways = dict[str, tuple[list[dict[str, float]], float, float]]
+GAINS = ("bac", "auc", "map")
+
+
+@dataclass(frozen=True)
+class AgainstAlone:
+    """Every asker against itself alone, way by way: scores of each asker, seed by seed."""
+
+    key: str
+    title: str
+    seeds: tuple[Ways, ...]
+
+    def section(self) -> Section:
+        """Return every number under a key of its own."""
+        found: list[Measure] = []
+        for way in self.seeds[0]:
+            for name in GAINS:
+                values, gains, _ = self._gained(way, name)
+                at = f"{self.key}/{way}/{name}"
+                found.append(measure(at, f"{way}: {NAMES[name]}", values, percent=True))
+                if way != "alone":
+                    words = f"{way}: {NAMES[name]} above alone"
+                    found.append(measure(f"{at} gain", words, gains, percent=True))
+            party = self._party(way)
+            if party:
+                found.append(measure(f"{self.key}/{way}/party", f"{way}: a party's epsilon", party))
+        return Section(self.title, tuple(found))
+
+    def markdown(self) -> str:
+        """Return the table as a page of the documentation has it."""
+        heads = " | ".join(f"{NAMES[name]} | above alone | askers better" for name in GAINS)
+        text = [f"**{self.title}**", "", f"| | questions | {heads} | **public, a party** |"]
+        text.append("|" + "---|" * (3 * len(GAINS) + 3))
+        for way in self.seeds[0]:
+            asked = sum(seed[way][1] for seed in self.seeds) / len(self.seeds)
+            cells = [way, f"{asked:.0f}" if asked else ""]
+            for name in GAINS:
+                values, gains, better = self._gained(way, name)
+                it = measure("", "", gains)
+                cells.append(f"{100 * sum(values) / len(values):.1f}")
+                shown = f"{100 * it.mean:+.1f} ± {100 * it.error:.1f}"
+                n_askers = sum(len(seed[way][0]) for seed in self.seeds)
+                cells += ["", ""] if way == "alone" else [shown, f"{better:.0f} of {n_askers}"]
+            party = self._party(way)
+            text.append("| " + " | ".join([*cells, f"**{party:.1f}**" if party else ""]) + " |")
+        return "\n".join([*text, ""])
+
+    def _gained(self, way: str, name: str) -> tuple[list[float], list[float], float]:
+        """Return means and mean gains of the askers, seed by seed, and how many askers gained."""
+        values, gains, better = [], [], 0
+        for seed in self.seeds:
+            both = zip(seed[way][0], seed["alone"][0], strict=True)
+            pairs = [(now[name], then[name]) for now, then in both]
+            values.append(sum(now for now, _ in pairs) / len(pairs))
+            gains.append(sum(now - then for now, then in pairs) / len(pairs))
+            better += sum(now > then for now, then in pairs)
+        return values, gains, float(better)
+
+    def _party(self, way: str) -> float:
+        return max(seed[way][2] for seed in self.seeds)

@@ -94,3 +94,18 @@ def test_what_is_wrong_is_said_in_one_paragraph(tellers):
         assert code == 2, (words, out, err)
         assert message in err
         assert err.count("\n") == 1
+
+
+def test_one_sum_for_all_askers(tellers, tmp_path):
+    how = ("--data", "made", *SMALL, "--mechanism", "gaussian-sum", "--epsilon", "20")
+    code, out, err = tellers(*how, "--out", tmp_path / "study")
+    assert code == 0, err
+    assert "PoolSum(n_directions=50, weight=None)" in " ".join(out.split())
+    assert "the confidential protocol computes the same labels" not in " ".join(out.split())
+    assert "infinite" not in out + (tmp_path / "study" / "report.html").read_text()
+    result = json.loads((tmp_path / "study" / "collaboration.json").read_text())
+    assert [line["counting"] for line in result["summary"]] == ["", "sound"]
+    assert result["summary"][1]["party"] <= 20
+    code, _, err = tellers(*how, "--sigma", "4")
+    assert code == 2
+    assert "Expected no --sigma with gaussian-sum" in err

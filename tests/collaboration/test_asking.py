@@ -16,10 +16,9 @@ from tellers.parties.collaboration.learning import (
     ask_members,
     choose_rows,
     counted,
-    moved_by,
     tell,
 )
-from tellers.parties.collaboration.members import Member, fit_member
+from tellers.parties.collaboration.members import Member, fit_member, known_by
 from tellers.privacy import SILENT
 
 CLASSES = {"gnmax": GNMax(sigma=2.0)}
@@ -195,9 +194,7 @@ def test_what_is_known_is_declared_and_not_read_off_rows():
         for y in (seen, unseen):
             member = Member("ann", rows, y, None, labels)
             assert member.knows.tolist() == knows
-            assert moved_by(LABELS["binary"], member) == moved_by(
-                LABELS["binary"], Member("ann", rows, seen, None, labels)
-            )
+            assert known_by(member) == known_by(Member("ann", rows, seen, None, labels))
     with pytest.raises(ValueError, match="from 0 to 1, got 2"):
         Member("ann", rows, seen, None, (0, 2))
     with pytest.raises(ValueError, match="one class each"):

@@ -11,17 +11,16 @@ from sklearn.linear_model import LogisticRegression
 from tellers import Accountant, Budget, GNMax, LNMax, RdpCurve, Votes, noise
 from tellers.mechanisms import Binary, GNThreshold
 from tellers.parties import Terms, collaborate, deal_members, read_material
-from tellers.parties._ledger import query_price
+from tellers.parties._ledger import moved_by, query_price
 from tellers.parties.collaboration.learning import (
     budget_for,
-    moved_by,
     published_curves,
     published_epsilon,
     published_queries,
     queries_within,
     summary,
 )
-from tellers.parties.collaboration.members import choose_askers, divide, score, voters_of
+from tellers.parties.collaboration.members import choose_askers, divide, known_by, score, voters_of
 
 MODEL = LogisticRegression(max_iter=300)
 BOTH = ("sound", "published")
@@ -201,7 +200,7 @@ def test_who_knows_fewer_labels_pays_for_fewer_and_askers_need_not_answer():
     assert held.turns[0].n_labels == 2 * n
     together = collaborate(material, (*members, *strong), terms, **how)
     assert together.turns[0].n_queries == queries_within(Budget(10.0, 1e-5), Binary(3.0, 4), n_askers=2)
-    capped = moved_by(GNThreshold(3.0, 4, share=(0.2, 0.3, 0.4, 0.5), max_labels=3), strong[0])
+    capped = moved_by(GNThreshold(3.0, 4, share=(0.2, 0.3, 0.4, 0.5), max_labels=3), [known_by(strong[0])])
     assert (capped.n_labels, capped.max_labels, capped.share) == (2, 2, (0.2, 0.3))
 
 

@@ -13,7 +13,7 @@ from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from tellers import SILENT, Binary, ConfidentBinary, GNMax, LabelVotes, noise
+from tellers import SILENT, Binary, Budget, ConfidentBinary, GNMax, LabelVotes, Unit, noise
 from tellers.errors import ConfigError
 from tellers.mechanisms import GNThreshold
 from tellers.parties import (
@@ -25,14 +25,18 @@ from tellers.parties import (
     program_for,
 )
 from tellers.parties._last_step import decide, decision_of, draw
+from tellers.parties._ledger import query_price
 from tellers.parties._policy import PartyContext
 from tellers.parties._ring import fresh_mask, ring_scaled, ring_sum
 from tellers.parties.models import count_voters, encode_known, n_model_outputs
+from tellers.parties.prices import affordable_queries, session_price
 from tellers.parties.programs import describe_program, read_program
 from tellers.runs import MechanismConfig, parse_party, write_party
+from tellers.runs.repricing import reprice
 from tellers.runs.settings.party import SessionConfig, settings_for
 from tellers.teachers.models import dump_model
 
+from .fake_network import FakeNetwork
 from .test_circuits import evaluate
 
 N_LABELS = 4
@@ -80,6 +84,64 @@ def test_labels_are_those_of_one_room_with_the_same_noise(mechanism, names):
     np.testing.assert_array_equal(clear_decision(step.program, asker, step.inputs()), said)
     assert (said[:, 2] == SILENT).all() == ("south" not in names)
     assert {0, 1} <= set(np.unique(said))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
+def test_a_party_pays_for_the_labels_that_it_knows(mechanism):
+    def price(*known):
+        return query_price(mechanism, 3, known=known)
+
+    for labels in [(0,), (2,), (1, 3), (0, 1), (0, 1, 3), (1, 2, 3)]:
+        # A ballot moves these labels alone: what is decided on the others has one law before and after.
+        fewer = {"n_labels": len(labels)}
+        if getattr(mechanism, "max_labels", 0):
+            fewer["max_labels"] = min(len(labels), mechanism.max_labels)
+        alone = replace(mechanism, **fewer)
+        np.testing.assert_array_equal(price(labels).values, (alone.price(Unit()) * 3).values)
+    assert (price((1,), (0, 3)).values >= np.maximum(price((1,)).values, price((0, 3)).values)).all()
+    assert (price((1,), (0, 3), ()).values == price().values).all()  # one that knows all pays for all
+    assert (price((0, 1)).values < price((0, 1, 2)).values).all() or mechanism.max_labels == 2
+    assert (price(range(4)).values == price().values).all()
+
+
+def test_books_of_roles_hold_the_price_of_who_knows_the_most():
+    mechanism = MECHANISMS[0]
+    network = FakeNetwork(mechanism=replace(mechanism, n_labels=3), policy={"labels": {"east": (0,)}})
+    network.query()
+    few = network.open()
+    for name in NAMES[:3]:
+        network.ask(few, name)
+    network.fail(few, "west")
+    network.answered(few, NAMES[:3])
+    for entry in network.ledger.entries():  # north and south know all: nobody of the set moves more
+        assert (entry.charged.values == query_price(network.mechanism, 2).values).all()
+    known = {"east": (0, 1), "north": (1,), "south": (2,), "west": (0, 2)}
+    network = FakeNetwork(mechanism=replace(mechanism, n_labels=3), policy={"labels": known})
+    network.query()
+    [entry] = network.ledger.entries()
+    assert (entry.charged.values == query_price(replace(mechanism, n_labels=2), 2).values).all()
+    assert (entry.event["parameters"]["n_labels"], entry.event["of_labels"]) == (2, 3)
+    again = reprice(network.ledger.entries())  # what is on the books is what today's accountant finds
+    np.testing.assert_allclose(again.repriced.values, entry.charged.values)
+
+
+@pytest.mark.parametrize(
+    ("name", "n_known"), [("east", 2), ("west", 3), ("south", 4), ("guard", 4), ("ann", 4)]
+)
+def test_settings_say_whose_labels_are_paid(name, n_known):
+    settings = settings_of(name)
+    wanted = query_price(Binary(2.0, n_known), 100)
+    known = settings.paid_labels
+    np.testing.assert_array_equal(
+        query_price(settings.build_mechanism(), 100, known=known).values, wanted.values
+    )
+    said = session_price(settings, n_queries=100, epsilon=10.0)
+    assert said.batch == wanted.epsilon(1e-5)
+    assert said.of_labels == (n_known if n_known < 4 else None)
+    assert said.n_affordable == affordable_queries(Binary(2.0, n_known), Budget(10.0, 1e-5))
+    without_south = replace(settings, peers=tuple(peer for peer in settings.peers if peer.name != "south"))
+    if name in ("guard", "ann"):
+        assert max(map(len, without_south.paid_labels)) == 3
 
 
 @pytest.mark.parametrize("rule", ["labels", "confident_labels"])

@@ -29,6 +29,8 @@ ALL = [
     m.Roll(qid=QID, nonces={"north": QID, "south": QID}),
     m.Mask(qid=QID, mask=np.array([[1, -(2**63), 2**63 - 1]])),
     m.Agreed(qid=QID, parties=("north", "south")),
+    m.ScoreShare(qid=QID, table=np.array([[1, -(2**63), 2**63 - 1]])),
+    m.MaskSum(qid=QID, table=np.array([[7, -(2**63), 2**63 - 1]])),
     m.Aborted(qid=QID, why="Quorum missed."),
     m.Closed(qid=QID, charged=False),
     m.Done(qid=QID),
@@ -36,8 +38,8 @@ ALL = [
 
 
 def same(one: m.Message, other: m.Message) -> bool:
-    if isinstance(one, m.Mask) and isinstance(other, m.Mask):
-        return one.qid == other.qid and np.array_equal(one.mask, other.mask)
+    if one.body and type(one) is type(other):
+        return one.qid == other.qid and np.array_equal(*(getattr(each, one.body) for each in (one, other)))
     return one == other
 
 

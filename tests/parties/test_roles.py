@@ -14,6 +14,7 @@ from tellers.errors import PeerRefused, RoundAborted
 from tellers.ledger import open_ledger
 from tellers.parties import AskRole
 from tellers.parties._certificates import make_certificate
+from tellers.parties._ledger import query_price
 from tellers.parties._policy import PartyContext
 from tellers.parties._wire import connect
 from tellers.runs import MechanismConfig, write_party
@@ -78,6 +79,13 @@ def test_parties_that_know_different_labels(make_network, bar):
         assert (batch.labels[:, 2] == -1).all()
         assert {0, 1} <= set(np.unique(batch.labels[:, [0, 1, 3]]))
     assert charged(network) == charged(network, "north") == [100, 100]
+    # A party pays for its own labels; the guardian's books hold for whoever of the set knows the most.
+    known = {"guard": [3, 2], "north": [2, 2], "east": [2, 2], "south": [3]}
+    for name, n_labels in known.items():
+        with open_ledger(network.folder / name / "ledger.db") as ledger:
+            for entry, n in zip(ledger.entries(), n_labels, strict=True):
+                alone = replace(network.settings("guard").build_mechanism(), n_labels=n)
+                np.testing.assert_allclose(entry.charged.values, query_price(alone, 100).values)
 
 
 @pytest.mark.campaign

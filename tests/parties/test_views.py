@@ -279,7 +279,7 @@ def test_patterns_are_long_enough():
     assert 256.0**16 > 1e18 / 1e-20
     assert sorted(
         kind for by in KINDS_RECEIVED.values() for kinds in by.values() for kind in kinds - {"hello"}
-    ) == sorted(set(KINDS) - {"hello", "refused", "out", "held", "aborted"})
+    ) == sorted(set(KINDS) - {"hello", "refused", "out", "held", "aborted", "share", "summed"})
 
 
 def test_nothing_in_the_product_leads_to_what_keeps_bytes():

@@ -20,7 +20,7 @@ _SCORES = {"accuracy": "accuracy", "bac": "BAC", "auc": "AUC", "map": "mAP"}
 Which = StrEnum("Which", ["random", "weakest"])
 Order = StrEnum("Order", ["random", "uncertain"])
 # Those that parties can compute together, and confident, which is refused in words.
-_COMPUTABLE = ("gnmax", "confident", "binary", "confident-binary", "gnthreshold")
+_COMPUTABLE = ("gnmax", "confident", "binary", "confident-binary", "gnthreshold", "gaussian-sum")
 MechanismName: Any = options.choice("MechanismName", _COMPUTABLE)
 _DATA = (
     "digits or made (many labels) come along; mnist, adult, tmc2007-500, yeast and others are read from the "
@@ -121,7 +121,7 @@ def _repetition(
     terms = Terms(
         mechanism=_mechanism(chosen, given, material), epsilons=chosen["epsilons"], delta=chosen["delta"],
         n_askers=chosen["askers"], which=chosen["which"], order=chosen["order"],
-        countings=("sound", "published"),
+        countings=("sound",) if chosen["mechanism"] == "gaussian-sum" else ("sound", "published"),
     )  # fmt: skip
     balanced = (
         {"class_weight": "balanced"} if material.is_multilabel and chosen["model"] == "logistic" else {}
@@ -170,8 +170,15 @@ def _mechanism(chosen: dict[str, Any], given: dict[str, Any], material: "Materia
     name = chosen["mechanism"] or ("gnthreshold" if many else "gnmax")
     if (name in ("gnmax", "confident")) == many:
         kind = "many labels" if many else "one class per row"
-        fitting = "binary, confident-binary or gnthreshold" if many else "gnmax or confident"
+        fitting = "gaussian-sum, binary, confident-binary or gnthreshold" if many else "gnmax or confident"
         raise ValueError(f"Expected --mechanism {fitting} for {kind}, got {name}.")
+    if name == "gaussian-sum":
+        from ..parties.collaboration.sums import PoolSum
+
+        wrong = [options.flag(one) for one, value in given.items() if value is not None]
+        if wrong:
+            raise ValueError(f"Expected no {wrong[0]} with gaussian-sum: its noise follows from the budget.")
+        return PoolSum()
     values = dict(given)
     if values["sigma"] is None:
         values["sigma"] = 0.16 * chosen["parties"]
@@ -204,7 +211,6 @@ def _result(
 
 
 def _tell(held: "list[Collaboration]", out: Path | None) -> None:
-    from ..parties.collaboration.learning import IN_THE_CLEAR
     from . import show
 
     first, console = held[0], show.console()
@@ -231,7 +237,7 @@ def _tell(held: "list[Collaboration]", out: Path | None) -> None:
             "confidential query, and it is no guarantee. It is shown because these data are public."
         )
     )
-    console.print(show.note(f"{IN_THE_CLEAR}."))
+    console.print(show.note(f"{first.terms.in_the_clear}."))
     if out is not None:
         console.print(f"Open {out / 'report.html'} in a browser. The numbers: {out / 'collaboration.json'}")
 
@@ -258,7 +264,7 @@ def _print_means(held: "list[Collaboration]", names: list[str]) -> None:
             epsilons = [""] * 3
             if not is_before:
                 epsilons = [show.figure(value) for value in (line.published, line.per_asker, line.party)]
-                epsilons[0] = f"[red]{epsilons[0]}[/red]"
+                epsilons[0] = f"[red]{epsilons[0]}[/red]" if line.published == line.published else "-"
             shown = (epsilons if at else cells) if apart else [*cells, *epsilons]
             if is_before and at:
                 continue

@@ -47,7 +47,7 @@ def price(
     from ..runs.settings.party import read_party
 
     settings = read_party(config)
-    n_queries = queries or settings.session.max_queries
+    n_queries = queries or (1 if settings.mechanism.is_sum else settings.session.max_queries)
     said = session_price(settings, n_queries=n_queries, epsilon=epsilon, delta=delta)
     notes = remarks(said, pairwise=settings.hardening.pairwise, sigma=settings.hardening.noise_sigma)
     if as_json:
@@ -94,7 +94,8 @@ def _show(price: "SessionPrice", notes: list[str]) -> None:
     console = show.console()
     n, budget = price.n_queries, price.budget
     batch = f"A batch of {n} {'query' if n == 1 else 'queries'} costs epsilon {show.figure(price.batch)}"
-    console.print(f"{batch} at delta {price.delta:g}.")
+    paid = "" if price.of_labels is None else f", for {price.of_labels} labels: nobody it is for knows more"
+    console.print(f"{batch} at delta {price.delta:g}{paid}.")
     if budget is not None:
         console.print(f"A budget of epsilon {budget.epsilon:g} pays for {price.n_affordable} queries in all.")
     heads = ["guardian and asker collude", "they see", f"epsilon of {n}"]
@@ -311,7 +312,74 @@ def ask(
         )
 
 
-COMMANDS = {"certs": certs, "init": init, "price": price, "guard": guard, "answer": answer, "ask": ask}
+def pool(
+    rows: Annotated[Path, option("Public rows: .npy, or .csv of numbers alone.", metavar="FILE")],
+    out: Annotated[Path, option("Where the pool goes: .npz, for all parties.", metavar="FILE")],
+    directions: Annotated[int, option("On how many directions sums are told, at most.", min=1)] = 50,
+    as_json: options.Json = False,
+) -> None:
+    """Write the public pool of a Gaussian sum: rows, their scale, and the directions on which sums are told.
+
+    One party does so and hands the file on; all write its digest into [pool], which their terms hold.
+
+    Example: tellers party pool --rows public.npy --out pool.npz
+    """
+    from ..parties._sums import write_pool
+    from ..parties.collaboration.sums import ScoredPool
+    from .party_ask import read_rows
+
+    made = ScoredPool.of(read_rows(rows), 1, directions)
+    n_directions = made.directions.shape[1]
+    told = {"path": out.name, "digest": write_pool(out, made), "n_directions": n_directions}
+    if as_json:
+        print(json.dumps(told))
+        return
+    print(f"Wrote {out}. For party.toml of all parties:\n\n[pool]")
+    print("\n".join(f"{name} = {json.dumps(value)}" for name, value in told.items()))
+
+
+def ask_sum(
+    out: Annotated[Path, option("Where the sum goes: .npz.", metavar="FILE")],
+    config: Config = Path("party.toml"),
+    delta: Annotated[float, option("At which the price is told.")] = 1e-5,
+) -> None:
+    """Have the answering parties score the agreed pool, and write their one noisy sum.
+
+    FILE has `values` (rows of the pool x labels) and `sums` (directions x labels) in steps, with `sigma` and
+    `steps` of the noise and the number of parties. What may have been charged is not tried again.
+
+    Example: tellers party sum --config ann/party.toml --out sum.npz
+    """
+    import io
+
+    import numpy as np
+
+    from ..parties.ask import AskRole
+    from ..privacy._files import write_whole
+    from ..runs.settings.party import read_party
+    from .party_ask import require_place
+
+    require_place(out)
+    with AskRole(read_party(config), say=_say) as asker:
+        told, price = asker.ask_pool(), asker.price(1).epsilon(delta)
+    content, level = io.BytesIO(), told.release.noise_level
+    assert level is not None
+    np.savez(
+        content, values=np.asarray(told.release.values), sums=told.sums, sigma=level.sigma, steps=level.steps,
+        n_parties=len(told.parties),
+    )  # fmt: skip
+    write_whole(out, content.getvalue())
+    print(
+        f"Wrote the noisy sum of {len(told.parties)} parties to {out}. Their data was charged epsilon ",
+        end="",
+    )
+    print(f"{price:.3g} at delta {delta:g}.")
+
+
+COMMANDS = {
+    "certs": certs, "init": init, "price": price, "guard": guard, "answer": answer, "ask": ask, "pool": pool,
+    "sum": ask_sum,
+}  # fmt: skip
 
 
 def _serve(role: "PartyProcess", what: str, *, as_json: bool) -> None:

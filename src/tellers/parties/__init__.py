@@ -12,6 +12,7 @@ _HOME = {
     "clear": "clear_decision clear_votes",
     "collaboration.learning": "Terms collaborate",
     "collaboration.members": "deal_members read_material",
+    "collaboration.sums": "PoolSum",
     "models": "encode_model program_for",
     "prices": "price_without_guardian share_sigma",
     "programs": "DecisionProgram program_digest",

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,10 +16,24 @@ from ..runs.settings.party import PartySettings
 from ._hardening import lend, zero_sum_mask
 from ._ledger import Marks, affords, charge_query, mark, marked, query_price, remembered, write_note
 from ._link import EngineLink, Outbox
-from ._messages import Accepted, Closed, Expect, Hello, Mask, Message, Out, Question, Ready, Refused, Roll
+from ._messages import (
+    Accepted,
+    Closed,
+    Expect,
+    Hello,
+    Mask,
+    Message,
+    Out,
+    Question,
+    Ready,
+    Refused,
+    Roll,
+    ScoreShare,
+)
 from ._policy import Policy, why_not
 from ._process import PartyProcess
 from ._ring import Integers, fresh_mask
+from ._sums import share_of
 from ._wire import PROTOCOL, Channel
 from .programs import HELPER
 
@@ -178,7 +192,7 @@ def roll(policy: Policy, state: AnswererState, message: Roll, *, noise: Noise) -
 
 def lend_mask(
     policy: Policy, state: AnswererState, message: Roll, *, noise: Noise, ledger: Ledger, mechanism: Any,
-    say: Callable[[str], Any],
+    known: Iterable[Iterable[int]] = (), say: Callable[[str], Any],
 ) -> Step:  # fmt: skip
     """Lend the mask, with the query on this party's own ledger by then, if that takes it."""
     query = state.queries.get(message.qid)
@@ -189,7 +203,7 @@ def lend_mask(
         charge_query(
             ledger, query.qid, mechanism=mechanism, noise=noise, n_queries=query.n_queries, asker=query.asker,
             parties=tuple(sorted(message.nonces)), day=after.queries[query.qid].day,
-            went_on=list(state.went_on),
+            known=known, went_on=list(state.went_on),
         )  # fmt: skip
     except (TellersError, OSError) as error:
         say(f"A query was refused by this party's own books. {error}")
@@ -280,7 +294,8 @@ class AnswerRole(PartyProcess):
         self._channels: set[Channel] = set()
 
     def _prepare(self) -> None:
-        price = query_price(self._context.mechanism, 1)
+        known = self._context.settings.paid_labels
+        price = query_price(self._context.mechanism, 1, known=known)
         self._policy = replace(self._context.policy(), affords=lambda n: affords(self._ledger, price * n))
         self._model: dict[str, Integers] = self._context.model()
 
@@ -344,7 +359,7 @@ class AnswerRole(PartyProcess):
         if isinstance(message, Roll):
             self._state, said = lend_mask(
                 self._policy, self._state, message, noise=self._noise, ledger=self._ledger,
-                mechanism=self._context.mechanism, say=self._say,
+                mechanism=self._context.mechanism, known=self._context.settings.paid_labels, say=self._say,
             )  # fmt: skip
             return said
         if isinstance(message, Closed):
@@ -408,9 +423,12 @@ class AnswerRole(PartyProcess):
         self._mux.expect(asker, qid)  # before the asker can know of it
         try:
             channel.send(answer)
-            program = self._context.vote_program(message.n_queries)
-            lane.need(program, partial(self._mux.take, asker, qid))
-            lane.run(program, {"mask": mask}, query=qid)
+            if self._context.is_sum:
+                channel.send(ScoreShare(qid=qid, table=share_of(self._model["answer"], mask)))
+            else:
+                program = self._context.vote_program(message.n_queries)
+                lane.need(program, partial(self._mux.take, asker, qid))
+                lane.run(program, {"mask": mask}, query=qid)
         except (TellersError, ValueError, OSError) as error:
             words = error if isinstance(error, TellersError) else type(error).__name__
             self._say(f"The computation with {asker} failed. {words}")

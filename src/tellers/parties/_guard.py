@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
@@ -12,7 +12,7 @@ from ..ledger.base import Ledger
 from ..privacy import noise as noises
 from ..privacy.noise import Noise
 from ..runs.settings.party import PartySettings
-from ._last_step import LastStep, draw
+from ._last_step import LastStep, draw, is_sum
 from ._ledger import (
     LOST,
     Answering,
@@ -37,6 +37,7 @@ from ._messages import (
     Held,
     Hello,
     Mask,
+    MaskSum,
     Message,
     Open,
     Opened,
@@ -47,8 +48,9 @@ from ._messages import (
 from ._policy import Policy, why_not
 from ._process import TICK, PartyProcess
 from ._ring import Integers, ring_sum
+from ._sums import noisy_sum
 from ._wire import PROTOCOL, Channel, PeerLost
-from .models import count_voters
+from .models import Labels, count_voters
 from .programs import HELPER, DecisionProgram
 
 # --- State and actions ---
@@ -561,7 +563,7 @@ class Guardian:
 
     def __post_init__(self) -> None:
         self.state = GuardianState(**remembered(self.ledger))
-        price = query_price(self.mechanism, 1)
+        price = query_price(self.mechanism, 1, known=self._known(self.policy.roster))
         self.policy = replace(self.policy, affords=lambda n: affords(self.ledger, price * n))
 
     def handle(self, sender: str, message: Message) -> list[Task]:
@@ -594,6 +596,10 @@ class Guardian:
                     tasks.append(Note(f"This is not on the ledger, and is forgotten at a restart. {error}"))
         return tasks
 
+    def _known(self, parties: Iterable[str]) -> list[Labels]:
+        """Return the label sets that the price of some parties must hold for."""
+        return [self.policy.labels.get(name, ()) for name in parties]
+
     def _charge(self, query: Query) -> list[Task]:
         """Charge a query, then draw the noise; masks are added up and forgotten by then."""
         parties, close_it = query.parties, partial(close, self.policy, self.state, query, now=self.clock())
@@ -601,7 +607,7 @@ class Guardian:
         try:
             charge_query(
                 self.ledger, query.qid, mechanism=self.mechanism, noise=self.noise, n_queries=query.n_queries,
-                asker=query.asker, parties=parties, day=self.policy.today(),
+                asker=query.asker, parties=parties, day=self.policy.today(), known=self._known(parties),
                 **{what: named for what, named in names.items() if named},
             )  # fmt: skip
         except OSError:
@@ -612,6 +618,10 @@ class Guardian:
             return self._follow(close_it(str(error)))
         tasks = self._follow(charged(self.policy, self.state, query, now=self.clock()))
         masks = ring_sum(query.masks[name] for name in parties)
+        if is_sum(self.mechanism):
+            summed = MaskSum(qid=query.qid, table=noisy_sum(self.mechanism, masks, self.noise))
+            told = [Agreed(qid=query.qid, parties=parties), summed]
+            return [*tasks, *(Send(query.asker, message) for message in told)]
         voters = count_voters(parties, self.policy.labels, self.policy.session.n_outputs)
         step = draw(
             self.mechanism, masks, n_answering=len(parties), noise=self.noise, voters=voters,
@@ -760,7 +770,7 @@ class GuardRole(PartyProcess):
             if isinstance(task, Finish):
                 connection.work.submit(partial(self._finish, connection, task))
                 continue
-            if isinstance(task.message, Opened):
+            if isinstance(task.message, Opened) and not self._context.is_sum:
                 query = self._guardian.state.queries[task.message.qid]
                 self._mux.expect(task.to, query.qid)  # before the asker can know of it
                 connection.work.submit(partial(self._meet, connection, query))

@@ -73,6 +73,11 @@ class LastStep:
         )  # fmt: skip
 
 
+def is_sum(mechanism: Any) -> bool:
+    """Return whether a mechanism releases one noisy sum of scores, which needs no common computation."""
+    return bool(getattr(mechanism, "of_scores", False))
+
+
 def require_confidential(mechanism: Any) -> None:
     """Refuse mechanisms that the last step has no rule for."""
     if not getattr(mechanism, "confidential", False):

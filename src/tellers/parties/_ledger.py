@@ -5,9 +5,11 @@ event says so. Entries are also a party's memory: which ids were used, how much 
 parties answered last, and what is counted by day. Notes have no price: they say who was to blame for what.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
+
+import numpy as np
 
 from ..errors import TellersError
 from ..ledger.base import Ledger, Ticket
@@ -17,7 +19,7 @@ from ..privacy.noise import Noise
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import describe
 from ..privacy.votes import Unit
-from ._last_step import ranges_of
+from ._last_step import is_sum, ranges_of
 
 OUTCOME = "at the asker"
 """What the event of an entry says of the outcome: nobody else ever sees it."""
@@ -44,17 +46,40 @@ def mark(marks: Marks, what: str, name: str, day: str, n: int = 1) -> Marks:
     return {**marks, (day, what, name): marks.get((day, what, name), 0) + n}
 
 
-def query_price(mechanism: Any, n_queries: int) -> RdpCurve:
+def moved_by(mechanism: Any, known: Iterable[Iterable[int]]) -> Any:
+    """Return the mechanism on the labels that whoever knows the most of them can move; `()` is all labels.
+
+    Guarantee: the price of what is returned covers each party with one of these label sets.
+    Assumes:   which labels a party knows is public and does not depend on its rows; on others it says no.
+    Reference: labels have noise of their own, so the divergence is that of the labels whose sums can differ;
+               for so many labels it is the same whichever they are, and more labels cost no less.
+    """
+    if is_sum(mechanism):  # one norm bounds all labels together
+        return mechanism
+    sets = [frozenset(labels) for labels in known]
+    most = max(sets, key=len, default=frozenset())
+    if frozenset() in sets or not most or len(most) == mechanism.n_labels:
+        return mechanism
+    return mechanism.on_labels(np.isin(np.arange(mechanism.n_labels), list(most)))
+
+
+def query_price(mechanism: Any, n_queries: int, *, known: Iterable[Iterable[int]] = ()) -> RdpCurve:
     """Return what a batch costs whatever the votes: check and answer, as nobody sees which were silent.
+
+    `known` are the label sets of the answering parties that it must hold for; left out, all know all.
 
     Guarantee: what the batch tells is within this curve for one ballot of one answering party, that is for
                all that this party's model was made of, and so for each of its records; whatever sums the
                asker, and whatever masks the other parties hand in (`_last_step`).
     Assumes:   nobody has records with two answering parties. Who has changes a ballot at each, which this
-               price does not cover; see `Unit.of_ballots`.
+               price does not cover; see `Unit.of_ballots`. As `moved_by`.
     Reference: the price of the mechanism for `Unit()`, one ballot, and that of the ranges.
     """
-    price: RdpCurve = (range_price(**ranges_of(mechanism)) + mechanism.price(Unit())) * n_queries
+    if is_sum(mechanism):  # each query is a sum of its own, of the whole pool
+        whole: RdpCurve = mechanism.batch_price(Unit()) * n_queries
+        return whole
+    moved = moved_by(mechanism, known)
+    price: RdpCurve = (range_price(**ranges_of(moved)) + moved.price(Unit())) * n_queries
     return price
 
 
@@ -76,20 +101,26 @@ def charge_query(
     n_queries: int,
     asker: str,
     parties: tuple[str, ...],
-    price: RdpCurve | None = None,
+    known: Iterable[Iterable[int]] = (),
     **more: Any,
 ) -> Ticket:
     """Write a query on the ledger before anything of it is revealed, and return the receipt.
 
-    An answering party may give its own `price`. `more` goes into the event: the `day`; at a guardian
+    `known` are the label sets that the price must hold for; the event has the mechanism on those labels,
+    which is what was paid for, and how many were asked. `more` goes into the event: the `day`; at a guardian
     `left_out`, connected parties that failed with this asker, and `excused`, those it could not make fail; at
     an answering party `went_on`, earlier queries of which it heard that they went on to their labels.
     """
-    cost = query_price(mechanism, n_queries) if price is None else price
+    paid = moved_by(mechanism, known)
+    cost = query_price(paid, n_queries)
     event = {
-        **describe(mechanism, noise), "ranges": ranges_of(mechanism), "n_queries": n_queries, "asker": asker,
-        "answering": list(parties), "outcome": OUTCOME, **more,
+        **describe(paid, noise), "n_queries": n_queries, "asker": asker, "answering": list(parties),
+        "outcome": OUTCOME, **more,
     }  # fmt: skip
+    if not is_sum(paid):
+        event["ranges"] = ranges_of(paid)
+    if paid is not mechanism:
+        event["of_labels"] = mechanism.n_labels
     return ledger.reserve(qid, cost, event=event)
 
 

@@ -129,13 +129,13 @@ Table = Annotated[Integers, Rule("whole numbers, at most {max_queries} x {max_ou
 # --- Messages ---
 #
 # asker -> guardian     Open, Answered, Done
-# guardian -> asker     Opened, Held, Agreed, Aborted
+# guardian -> asker     Opened, Held, Agreed, Aborted; MaskSum after Agreed, for a sum
 # guardian -> answerer  Expect, Roll, Closed
 # answerer -> guardian  Ready, Out, Mask
 # asker -> answerer     Question
-# answerer -> asker     Accepted, Refused
+# answerer -> asker     Accepted, Refused; ScoreShare after Accepted, for a sum
 #
-# A message is a header, which is JSON, and for a mask a body of whole numbers. Nothing in it is ever
+# A message is a header, which is JSON, and for a table a body of whole numbers. Nothing in it is ever
 # executed. A name or a field that is not known, a wrong type or a number past its limit is refused; what
 # was sent is not quoted in the refusal.
 
@@ -148,6 +148,7 @@ class Message:
 
     kind: ClassVar[str]
     routes: ClassVar[tuple[tuple[Role, Role], ...]]
+    body: ClassVar[str] = ""
     rules: ClassVar[dict[str, Rule]]
 
     def __init_subclass__(
@@ -270,7 +271,22 @@ class Roll(QueryMessage, kind="roll", sender="guardian", receiver="answerer"):
 class Mask(QueryMessage, kind="mask", sender="answerer", receiver="guardian", eq=False):
     """What hides this party's vote at the asker, with what it adds for others to see nothing."""
 
+    body = "mask"
     mask: Table = field(repr=False)
+
+
+class ScoreShare(QueryMessage, kind="share", sender="answerer", receiver="asker", eq=False):
+    """A party's scores of the public pool less its mask: uniform for whoever does not know the mask."""
+
+    body = "table"
+    table: Table = field(repr=False)
+
+
+class MaskSum(QueryMessage, kind="summed", sender="guardian", receiver="asker", eq=False):
+    """The sum of all masks with the guardian's noise; with the shares it is the noisy sum of scores."""
+
+    body = "table"
+    table: Table = field(repr=False)
 
 
 class Agreed(QueryMessage, kind="agreed", sender="guardian", receiver="asker"):
@@ -298,8 +314,9 @@ class Done(QueryMessage, kind="done", sender="asker", receiver="guardian"):
 def encode(message: Message) -> tuple[bytes, bytes]:
     header: dict[str, Any] = {"kind": message.kind, **vars(message)}
     body = b""
-    if isinstance(message, Mask):
-        header["mask"], body = list(message.mask.shape), message.mask.astype("<i8").tobytes()
+    if message.body:
+        table = header[message.body]
+        header[message.body], body = list(table.shape), table.astype("<i8").tobytes()
     return json.dumps(header, separators=(",", ":"), allow_nan=False).encode(), body
 
 
@@ -313,8 +330,8 @@ def decode(header: bytes, body: bytes, *, limits: Limits = USUAL) -> Message:
     if set(said) != set(record.rules):
         got = "others too" if set(said) - set(record.rules) else "fewer"
         raise PeerRefused(f"Expected the fields {', '.join(record.rules)} of {record.kind!r}, got {got}.")
-    if record is Mask:
-        said["mask"] = _array(said["mask"], body, limits)
+    if record.body:
+        said[record.body] = _array(said[record.body], body, limits)
     elif body:
         raise PeerRefused(f"Expected no body with {record.kind!r}, got one.")
     try:

@@ -5,17 +5,21 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from ..errors import ConfigError
 from ..privacy._files import cap, read_bounded
 from ..runs.settings.party import HardeningConfig, PartyLimitsConfig, PartySettings, SessionConfig
 from ._certificates import MASK_KEY, read_secret
 from ._hardening import pair_keys
-from ._last_step import decision_of
+from ._last_step import decision_of, is_sum
 from ._ledger import utc_day
 from ._link import EngineLink
 from ._messages import Expect, Limits, Open, Question
 from ._ring import Integers
+from ._sums import read_pool
 from ._wire import Channel, Identity, Peer, Pinned, connect
+from .collaboration.sums import ScoredPool
 from .models import Labels, count_voters, encode_known
 from .programs import DecisionProgram, VoteProgram, program_digest
 
@@ -100,7 +104,21 @@ class PartyContext:
     @property
     def limits(self) -> Limits:
         session = self.settings.session
-        return Limits(max_queries=session.max_queries, max_outputs=session.n_outputs)
+        return Limits(max_queries=session.max_queries, max_outputs=self.settings.n_entries)
+
+    @property
+    def is_sum(self) -> bool:
+        """Return whether a query is one noisy sum of scores of the whole pool."""
+        return is_sum(self.mechanism)
+
+    @cached_property
+    def pool(self) -> ScoredPool:
+        """Return the public pool of a sum, as it was agreed on."""
+        session, chosen = self.settings.session, self.settings.pool
+        return read_pool(
+            self.settings.path(chosen.path), session.n_outputs, digest=chosen.digest,
+            n_directions=chosen.n_directions,
+        )  # fmt: skip
 
     @property
     def identity(self) -> Identity:
@@ -154,7 +172,9 @@ class PartyContext:
         return replace(one, batch=n_queries)
 
     def program_hash(self, n_queries: int) -> str:
-        """Return what parties compare before a query: the hash of its vote program."""
+        """Return what parties compare before a query: the hash of its vote program, or of a sum's pool."""
+        if self.is_sum:
+            return self.settings.pool.digest
         return program_digest(self.vote_program(n_queries))
 
     def policy(self) -> Policy:
@@ -165,13 +185,18 @@ class PartyContext:
             secret = read_secret(settings.path(settings.party.certificates) / MASK_KEY)
             keys = pair_keys(settings.party.name, secret, others)
         quotas = dict.fromkeys(settings.askers, settings.limits.queries_per_asker)
+        session, hardening = settings.session, settings.hardening
+        if self.is_sum:  # masks and noise of a sum are in its entries and its steps
+            session = replace(session, n_outputs=settings.n_entries)
+            if hardening.noise_sigma is not None:
+                hardening = replace(hardening, noise_sigma=hardening.noise_sigma * self.mechanism.steps)
         return Policy(
-            settings.party.name, settings.roster, quotas, settings.terms, self.program_hash, settings.session,
-            settings.limits, settings.hardening, labels=settings.label_sets, pair_keys=keys,
+            settings.party.name, settings.roster, quotas, settings.terms, self.program_hash, session,
+            settings.limits, hardening, labels=settings.label_sets, pair_keys=keys,
         )  # fmt: skip
 
     def model(self) -> dict[str, Integers]:
-        """Return this party's model as whole numbers; private."""
+        """Return this party's model as whole numbers, or of a sum its answer for the pool; private."""
         from ..teachers.models import load_model
 
         place = self.settings.path(self.settings.model.path)
@@ -182,6 +207,10 @@ class PartyContext:
                 f"Expected a model saved with skops at {place}, got: {error.strerror or error}."
             ) from None
         own = self.settings.label_sets.get(self.settings.party.name, ())
+        if self.is_sum:
+            every = np.arange(self.settings.session.n_outputs)
+            knows = np.isin(every, own or every)
+            return {"answer": self.pool.answer(estimator, knows, self.mechanism.steps)}
         limit = self.settings.model.abstain_below
         try:
             return encode_known(self.vote_program(1), estimator, own, abstain_below=limit)

@@ -94,8 +94,9 @@ class PartyProcess(ABC):
 
     def _serve(self, peers: list[Peer], *background: Callable[[], None]) -> None:
         """Listen for some parties, and do other things beside it."""
-        require_engine()
         context = self._context
+        if not context.is_sum:
+            require_engine()
         self._listener = Listener(
             context.settings.party.listen, context.identity, peers, handle=self._host,
             mux=self._mux, limits=context.limits, refused=self._say,

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import LinkFailed, PeerRefused, RoundAborted, TellersError
 from ..privacy.rdp import RdpCurve
+from ..privacy.release import Release
 from ..runs.settings.party import PartySettings
 from ._engine import require_engine
 from ._guard import FREE, LENT
@@ -25,15 +26,18 @@ from ._messages import (
     Answered,
     Done,
     Held,
+    MaskSum,
     Message,
     Open,
     Opened,
     Question,
     Refused,
+    ScoreShare,
 )
 from ._policy import PartyContext
 from ._process import require_role
 from ._ring import Integers, ring_sum
+from ._sums import open_sum
 from ._wire import Channel, Pinned
 from .programs import ASKER, DecisionProgram
 
@@ -66,11 +70,26 @@ class LabelledBatch:
 
 @dataclass(frozen=True, eq=False)
 class _Opened:
-    """What a last step opened, not yet looked at, and the codes that it should be made of."""
+    """What a last step opened, not yet looked at: a sum, or what should be made of the codes."""
 
-    program: DecisionProgram
-    codes: Integers = field(repr=False)
     outcome: Integers = field(repr=False)
+    program: DecisionProgram | None = None
+    codes: Integers | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class SummedPool:
+    """One noisy sum: the release that a student learns from, the sums on the directions, who answered."""
+
+    qid: str
+    release: Release
+    sums: Integers
+    parties: tuple[str, ...]
+    seconds: float
+    n_bytes: int
+
+    def __repr__(self) -> str:
+        return f"SummedPool(qid={self.qid!r}, shape={self.sums.shape}, parties={self.parties})"
 
 
 @dataclass(eq=False)
@@ -113,7 +132,8 @@ class AskRole:
 
     def price(self, n_queries: int) -> RdpCurve:
         """Return what so many queries cost the answering parties' data, whatever the votes."""
-        return query_price(self._context.mechanism, n_queries)
+        known = self._context.settings.paid_labels
+        return query_price(self._context.mechanism, n_queries, known=known)
 
     def ask(self, X: ArrayLike, *, n_retries: int = 2, note: Note | None = None) -> LabelledBatch:
         """Return the labels of at most `max_queries` rows; what failed before it cost anybody is tried again.
@@ -132,15 +152,46 @@ class AskRole:
         most = self._context.settings.session.max_queries
         if rows.ndim != 2 or not 1 <= len(rows) <= most:
             raise ValueError(f"Expected from 1 to {most} rows of a batch, got shape {rows.shape}.")
+        if self._context.is_sum:
+            raise ValueError("Expected settings for queries of rows, got a Gaussian sum. Use ask_pool().")
         require_engine()
-        encoded = self._context.vote_program(len(rows)).encode(rows)
+        return self._ask(self._context.vote_program(len(rows)).encode(rows), n_retries, note)
+
+    def ask_pool(self, *, n_retries: int = 2, note: Note | None = None) -> SummedPool:
+        """Return one noisy sum of all answering parties' scores of the agreed pool; `note` is as for `ask`.
+
+        A sum that no honest parties can have is refused by ValueError, after it was charged.
+
+        Guarantee: the clear sum of the answering parties' bounded scores, and noise of the guardian's.
+        Assumes:   as `_sums`: that answering parties keep the agreed norm.
+        Reference: "Gaussian sums"; `_sums`.
+
+        >>> from tellers.runs.settings.party import example_settings
+        >>> AskRole(example_settings("asker")).ask_pool()
+        Traceback (most recent call last):
+            ...
+        ValueError: Expected settings for a Gaussian sum, got others. Use ask(X).
+        """
+        mechanism, hardening = self._context.mechanism, self._context.settings.hardening
+        if not self._context.is_sum:
+            raise ValueError("Expected settings for a Gaussian sum, got others. Use ask(X).")
+        pool = self._context.pool
+        batch = self._ask(np.zeros((1, 1), dtype=np.int64), n_retries, note)
+        n_parties = len(batch.parties)
+        noisy = open_sum(
+            batch.labels, mechanism, pool, n_parties=n_parties, share_sigma=hardening.noise_sigma or 0.0
+        )
+        release = pool.release(noisy, mechanism, n_parties)
+        return SummedPool(batch.qid, release, noisy, batch.parties, batch.seconds, batch.n_bytes)
+
+    def _ask(self, encoded: Integers, n_retries: int, note: Note | None) -> LabelledBatch:
         for left in range(n_retries, -1, -1):
             attempt = _Attempt(self, encoded, note)
             try:
                 return attempt.run()
             except RoundAborted as aborted:
                 if LENT in str(aborted):
-                    cost = f"Asked again, these {len(rows)} queries would be on their books once more."
+                    cost = f"Asked again, these {len(encoded)} queries would be on their books once more."
                     raise RoundAborted(f"{aborted} {cost}") from None
                 if attempt.may_be_charged or attempt.was_refused or not left:
                     raise
@@ -221,6 +272,8 @@ class _Attempt:
 
     def _read(self, opened: _Opened, parties: tuple[str, ...], seconds: float) -> LabelledBatch:
         """Return the labels of what was opened, if it is made of the codes that were put in."""
+        if opened.program is None or opened.codes is None:
+            return LabelledBatch(self.qid, opened.outcome, parties, seconds, self._n_bytes)
         try:
             labels, void = opened.program.decode(opened.outcome, opened.codes)
         except ValueError as error:
@@ -267,7 +320,9 @@ class _Attempt:
         shares: dict[str, Integers] = {}
         until = time.monotonic() + _SHARE * opened.seconds
         with ThreadPoolExecutor(len(opened.roster) + 1) as threads:
-            meeting = threads.submit(self._meet, line, opened.roster, until)
+            meeting = None
+            if not self._context.is_sum:
+                meeting = threads.submit(self._meet, line, opened.roster, until)
             asked = {name: threads.submit(self._ask_one, name, until) for name in opened.roster}
             try:
                 for name, one in asked.items():
@@ -277,7 +332,8 @@ class _Attempt:
                         self._asker._drop(name)
                         words = error if isinstance(error, TellersError | OSError) else type(error).__name__
                         self._asker._say(f"{name} did not answer. {words}")
-                meeting.result()
+                if meeting is not None:
+                    meeting.result()
             except KeyboardInterrupt:
                 self._asker.close()  # so that nobody waits for what is on its way
                 raise
@@ -294,10 +350,10 @@ class _Attempt:
         context, n = self._context, len(self._encoded)
         self._unasked.add(name)
         line = self._asker._line(name, until=until)
-        session = context.settings.session
         line.channel.send(
             Question(
-                qid=self.qid, n_queries=n, n_features=session.n_features, n_outputs=session.n_outputs,
+                qid=self.qid, n_queries=n, n_features=context.settings.session.n_features,
+                n_outputs=context.settings.n_entries,
                 program=context.program_hash(n), terms=context.settings.terms,
             )
         )  # fmt: skip
@@ -307,6 +363,8 @@ class _Attempt:
             raise PeerRefused(f"It refused: {answer.why}")
         if not isinstance(answer, Accepted):
             raise PeerRefused(f"Expected 'accepted', got {answer.kind!r}.")
+        if context.is_sum:
+            return self._table(self._hear(line, until), ScoreShare)
         program = context.vote_program(n)
         line.lane.need(program, self._dial_engine(line), until=until)
         share = line.lane.run(program, {"x": self._encoded}, query=self.qid, timeout=line.lane.left(until))
@@ -349,7 +407,17 @@ class _Attempt:
             self._asker._say(f"The guardian goes on without {', '.join(out)}.")
             mine = tuple(name for name in mine if name in message.parties)
 
+    def _table(self, message: Message, kind: type[ScoreShare] | type[MaskSum]) -> Integers:
+        """Return the table of a message that a sum needs, or say what came instead."""
+        if not isinstance(message, kind) or message.table.shape != (1, self._context.settings.n_entries):
+            raise PeerRefused(f"Expected {kind.kind!r} of the agreed shape, got {message.kind!r}.")
+        self._n_bytes += message.table.nbytes
+        return message.table
+
     def _last_step(self, line: _Line, shares: dict[str, Integers]) -> _Opened:
+        if self._context.is_sum:
+            summed = self._table(self._hear(line, time.monotonic() + self._context.patience), MaskSum)
+            return _Opened(ring_sum([summed, *shares.values()]))
         program = self._context.decision_program(tuple(shares), len(self._encoded))
         line.lane.need(program, self._dial_engine(line))
         codes = program.fresh_codes()
@@ -358,4 +426,4 @@ class _Attempt:
         self._n_bytes += sum(line.lane.traffic)
         if outcome is None:
             raise LinkFailed("Expected labels from the engine, got none.")
-        return _Opened(program, codes, outcome)
+        return _Opened(outcome, program, codes)

@@ -13,8 +13,8 @@ from ..mechanisms.registry import answers_of
 from ..privacy.budget import Accountant, Budget
 from ..privacy.rdp import RdpCurve, check_orders
 from ..runs.settings.party import PartySettings
-from ._last_step import require_confidential
-from ._ledger import query_price
+from ._last_step import is_sum, require_confidential
+from ._ledger import moved_by, query_price
 
 # --- Noise shares of answering parties ---
 #
@@ -32,6 +32,7 @@ from ._ledger import query_price
 
 Floats = NDArray[np.float64]
 _MOST_QUERIES = 1_000_000_000
+_FINE = 20
 _LEAST = math.sqrt(0.5)  # Below, discrete Gaussians are too coarse for their sum to be nearly one.
 
 
@@ -110,9 +111,15 @@ def price_without_guardian(
     >>> bool(np.allclose(alone.values, told.values))
     True
     """
-    require_confidential(mechanism)
     require_count(n_shares=n_shares)
     grid = check_orders(orders)
+    if is_sum(mechanism):
+        require_positive(sigma=sigma)
+        if sigma * mechanism.steps < _FINE:
+            raise ValueError(f"Expected shares of noise of at least {_FINE} steps. Count in finer steps.")
+        # Shares as fine as this have no gap that a float can tell; a replaced answer moves two norms.
+        return RdpCurve.zcdp(2 / (n_shares * sigma**2) * (1 + 1e-12), grid)
+    require_confidential(mechanism)
     if answers_of(mechanism) == "labels":
         price = partial(sum_price, sigma, n_shares=n_shares, orders=grid)
         return RdpCurve(grid, mechanism.rule.dearest(price))
@@ -144,7 +151,10 @@ class Collusion:
 
 @dataclass(frozen=True)
 class SessionPrice:
-    """The price of a batch at a delta, how many queries a budget pays for, and what a betrayal would cost."""
+    """The price of a batch at a delta, how many queries a budget pays for, and what a betrayal would cost.
+
+    `of_labels` are how many labels it is the price of, where that is not all.
+    """
 
     n_queries: int
     delta: float
@@ -152,6 +162,7 @@ class SessionPrice:
     budget: Budget | None
     n_affordable: int | None
     collusions: tuple[Collusion, ...]
+    of_labels: int | None = None
 
 
 def session_price(
@@ -161,6 +172,9 @@ def session_price(
 
     The budget is that of the party's own books where it is not given; an asker has none.
 
+    For an answering party it is the price of the labels that it knows, for others that of the answering party
+    that knows the most.
+
     Guarantee: as `query_price` and `price_without_guardian`; neither depends on votes.
     Assumes:   at least the quorum answers; parties that collude are among the answering ones.
     Reference: the same.
@@ -169,7 +183,8 @@ def session_price(
     at = delta if delta is not None else books.delta or 1e-5
     if epsilon is not None or books.url:
         budget = Budget(epsilon=books.epsilon if epsilon is None else epsilon, delta=at)
-    mechanism = settings.build_mechanism()
+    whole = settings.build_mechanism()
+    mechanism = moved_by(whole, settings.paid_labels)
     paid = None if budget is None else affordable_queries(mechanism, budget, rule=books.rule)
     hardening = settings.hardening
     counts = [0] if hardening.noise_sigma is None else sorted({0, hardening.n_colluding})
@@ -177,6 +192,7 @@ def session_price(
         n_queries=n_queries, delta=at, batch=query_price(mechanism, n_queries).epsilon(at),
         budget=budget, n_affordable=paid,
         collusions=tuple(_collusion(settings, mechanism, n, n_queries, paid, at) for n in counts),
+        of_labels=None if mechanism is whole else mechanism.n_labels,
     )  # fmt: skip
 
 

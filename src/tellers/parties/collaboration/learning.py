@@ -21,11 +21,21 @@ from ...privacy.rdp import DEFAULT_ORDERS, Floats, RdpCurve
 from ...privacy.release import SILENT
 from ...privacy.votes import SetOf, Votes
 from ...students.order import least_confident
-from .._last_step import decide, draw, require_confidential
-from .._ledger import charge_query, query_price
+from .._last_step import decide, draw, is_sum, require_confidential
+from .._ledger import charge_query, moved_by, query_price
 from .._ring import Integers
 from ..prices import affordable_queries
-from .members import Material, Member, choose_askers, fit_member, member_votes, score, voters_of
+from .members import (
+    Material,
+    Member,
+    choose_askers,
+    fit_member,
+    known_by,
+    member_votes,
+    score,
+    voters_of,
+)
+from .sums import ScoredPool, ask_sum, learn_from_sum, without
 
 # --- Asking ---
 #
@@ -99,7 +109,7 @@ def charge_members(
     ledgers: Mapping[str, MemoryLedger], noise: Noise, key: str,
 ) -> None:  # fmt: skip
     """Write a question in the ledger of everybody who answers it, or on nobody's."""
-    prices = {other.name: query_price(moved_by(mechanism, other), n_queries) for other in others}
+    prices = {other.name: query_price(mechanism, n_queries, known=[known_by(other)]) for other in others}
     # All are asked first: one that cannot pay must not leave the others charged for nothing.
     for other in others:
         ledger = ledgers[other.name]
@@ -108,22 +118,8 @@ def charge_members(
     for other in others:
         charge_query(
             ledgers[other.name], key, mechanism=mechanism, noise=noise, n_queries=n_queries, asker=asker.name,
-            parties=names, price=prices[other.name],
+            parties=names, known=[known_by(other)],
         )  # fmt: skip
-
-
-def moved_by(mechanism: Any, member: Member) -> Any:
-    """Return the mechanism on the labels that a member knows: that is all of it that the member can move.
-
-    Guarantee: the price of the mechanism that is returned covers the member's records.
-    Assumes:   which labels a member knows is declared, so it is the same for neighbouring rows, and public;
-               on the others it abstains.
-    Reference: labels have noise of their own, so the divergence is that of the labels whose sums can differ.
-    """
-    knows = member.knows
-    if knows.all() or not knows.any():
-        return mechanism
-    return mechanism.on_labels(knows)
 
 
 def choose_rows(asker: Member, X_pool: NDArray[Any], n: int, *, order: str, seed: int) -> Integers:
@@ -229,7 +225,8 @@ class Terms:
     """What the parties agree on before anybody asks; all of it is public.
 
     `countings` are the ways of counting to try. How many are told as "published" depends on the votes: it is
-    for experiments, with seeded noise and data that are public anyway.
+    for experiments, with seeded noise and data that are public anyway. With a `PoolSum` as mechanism members
+    score the whole pool at once, one sum is released to all askers, and there is no cost but the sound one.
 
     >>> from tellers import GNMax
     >>> Terms(mechanism=GNMax(sigma=8.0)).budget(10.0)
@@ -245,12 +242,25 @@ class Terms:
     countings: tuple[Counting, ...] = ("sound",)
 
     def __post_init__(self) -> None:
-        require_confidential(self.mechanism)
+        if not self.is_sum:
+            require_confidential(self.mechanism)
+        elif self.countings != ("sound",):
+            raise ValueError("Expected one Gaussian sum to be counted sound alone: no cost depends on votes.")
         require_count(n_askers=self.n_askers)
         if not self.epsilons or not self.countings:
             raise ValueError("Expected at least one epsilon and one way of counting, got none.")
         for epsilon in self.epsilons:
             self.budget(epsilon)
+
+    @property
+    def is_sum(self) -> bool:
+        """Return whether members score a whole pool at once, for one noisy sum."""
+        return is_sum(self.mechanism)
+
+    @property
+    def in_the_clear(self) -> str:
+        """Return in words how it is computed here."""
+        return IN_THE_CLEAR.replace("labels", "sum") if self.is_sum else IN_THE_CLEAR
 
     def budget(self, epsilon: float) -> Budget:
         """Return the budget of this epsilon."""
@@ -303,11 +313,12 @@ class Collaboration:
 
     def as_dict(self) -> dict[str, Any]:
         mechanism = self.terms.mechanism
+        given = {name: value for name, value in asdict(mechanism).items() if value is not None}
         return {
             "data": self.data, "n_parties": self.n_parties, "rows_each": self.rows_each,
             "multilabel": self.is_multilabel, "which": self.terms.which, "order": self.terms.order,
-            "delta": self.terms.delta, "in_the_clear": IN_THE_CLEAR,
-            "mechanism": {"name": type(mechanism).__name__, **asdict(mechanism)},
+            "delta": self.terms.delta, "in_the_clear": self.terms.in_the_clear,
+            "mechanism": {"name": type(mechanism).__name__, **given},
             "askers": [
                 {
                     "name": name, "before": scores,
@@ -375,9 +386,16 @@ def collaborate(
     asked = [
         _Asked.of(asker, members, terms, material, pool=pool, seed=seed + 1 + number, is_secure=is_secure)
         for number, (asker, pool) in enumerate(zip(askers, pools, strict=True))
+        if not terms.is_sum
     ]
     for done, (epsilon, counting) in enumerate(cells):
         say("cells", done, len(cells))
+        if terms.is_sum:
+            turns += _sum_cell(
+                material, members, terms, askers, epsilon=epsilon, estimator=estimator, noise=noise,
+                seed=seed, judge=judged,
+            )  # fmt: skip
+            continue
         turns += _cell(
             material, members, terms, asked, epsilon=epsilon, counting=counting, estimator=estimator,
             noise=noise, seed=seed, judge=judged,
@@ -420,8 +438,7 @@ def _cell(
     counting: Counting, estimator: Any, noise: Noise, seed: int, judge: Judge,
 ) -> list[AskerTurn]:  # fmt: skip
     budget = terms.budget(epsilon)
-    # Who knows the most labels can move the most, and pays the most.
-    dearest = moved_by(terms.mechanism, max(members, key=lambda member: int(member.knows.sum())))
+    dearest = moved_by(terms.mechanism, map(known_by, members))
     if counting == "sound":
         # Nobody answers itself: where all ask, a party pays for all but one of them.
         names = {one.asker.name for one in asked}
@@ -461,6 +478,32 @@ def _cell(
                 published=published,
                 per_asker=query_price(dearest, n).epsilon(terms.delta) if n else 0.0,
                 party=party, after=judge(model),
+            )
+        )  # fmt: skip
+    return turns
+
+
+def _sum_cell(
+    material: Material, members: Sequence[Member], terms: Terms, askers: Sequence[Member], *, epsilon: float,
+    estimator: Any, noise: Noise, seed: int, judge: Judge,
+) -> list[AskerTurn]:  # fmt: skip
+    chosen, budget = terms.mechanism, terms.budget(epsilon)
+    mechanism = chosen.planned(budget)
+    pool = ScoredPool.of(material.X_pool, material.n_outputs, chosen.n_directions)
+    seeded = noise.name != "secure"
+    ledgers = {m.name: MemoryLedger(Accountant(budget), allow_seeded=seeded) for m in members}
+    release = ask_sum(members, pool, mechanism=mechanism, ledgers=ledgers, noise=noise, key="pool")
+    party, names = max(book.spent.epsilon(terms.delta) for book in ledgers.values()), set(ledgers)
+    turns = []
+    for asker in askers:
+        others = release
+        if asker.name in names:
+            others = without(release, pool.ballot(asker, mechanism.steps), pool)
+        model = learn_from_sum(asker, others, pool, estimator=estimator, weight=chosen.weight, seed=seed)
+        turns.append(
+            AskerTurn(
+                asker=asker.name, counting="sound", epsilon=epsilon, n_queries=len(pool.X), n_labels=0,
+                labels_right=math.nan, published=math.nan, per_asker=party, party=party, after=judge(model),
             )
         )  # fmt: skip
     return turns

@@ -127,6 +127,11 @@ def member_votes(members: Sequence[Member], X: NDArray[Any], *, n_outputs: int) 
     return votes if knows.all() else Votes.from_ballots(votes.block(), space, knows=knows)
 
 
+def known_by(member: Member) -> tuple[int, ...]:
+    """Return the labels that a member pays for: those that it knows; for one class per row, nothing."""
+    return tuple(np.flatnonzero(member.knows).tolist())
+
+
 def voters_of(members: Sequence[Member]) -> tuple[int, ...]:
     """Return how many of the members know each label; nothing where all know all, or rows have one class."""
     knows = np.array([member.knows for member in members])

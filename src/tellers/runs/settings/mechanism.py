@@ -155,7 +155,7 @@ class MechanismConfig(metaclass=Explaining):
             return
         if self.is_sum:
             for name in self.given:
-                words = f'Expected no {name} with mechanism "{self.name}", got one. Its noise is in [sum].'
+                words = f'Expected no {name} with mechanism "{self.name}", got one: see [sum] or [pool].'
                 yield wrong(f"mechanism.{name}", words, "mechanism.name")
             if not self.given:
                 yield from whole._mechanism_refusals()

@@ -6,10 +6,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import Field
 
+from ...accounting.sum_plan import given_sum
 from ...mechanisms.base import Mechanism
 from ...mechanisms.registry import mechanism_named, names
 from ._document import Key, toml_value
@@ -112,13 +113,45 @@ class SessionConfig(Options, title="session"):
             yield wrong("session.quorum", f"{words}, got {self.quorum}.", "party.role")
 
 
+class PoolConfig(Options, title="pool"):
+    """gaussian-sum: the public pool that everybody scores, as `tellers party pool` wrote it."""
+
+    path: str = option("", "asker, answerer: the file; the same content everywhere.")
+    digest: str = option("", "What `tellers party pool` printed for it: the same everywhere.")
+    sigma: float = option(
+        0.0, "Noise on every entry of the sum, in norms of one party's scores: what it costs.", ge=0
+    )
+    n_directions: int = option(
+        0, "On how many directions of the pool sums are told; it printed this too.", ge=0
+    )
+
+    def _rules(self, whole: Any) -> Iterator[Problem]:
+        chosen = whole.mechanism
+        if not chosen.is_sum:
+            when = "without a Gaussian sum"
+            for name, nothing in (("path", ""), ("digest", ""), ("sigma", 0.0), ("n_directions", 0)):
+                yield from whole.expect(f"pool.{name}", (nothing,), when, "mechanism.name")
+            return
+        if not self.sigma:
+            yield wrong("pool.sigma", "Expected the noise of the sum. For example: sigma = 1.1")
+        if not _DIGEST.fullmatch(self.digest):
+            yield wrong(
+                "pool.digest", "Expected the 64 hexadecimal digits that `tellers party pool` printed."
+            )
+        if not 1 <= whole.n_entries <= 1 << 16:
+            words = "Expected at least one direction, and at most 65536 numbers of directions and labels"
+            yield wrong("pool.n_directions", f"{words}, got {whole.n_entries}.", "session.n_outputs")
+        if not self.path and whole.party.role != "guardian":
+            yield wrong("pool.path", 'Expected the file of the pool. For example: "pool.npz"', "party.role")
+
+
 class HardeningConfig(Options, title="hardening"):
     """Against a guardian and an asker who collude; the same everywhere, as above."""
 
     pairwise: bool = option(True, "Masks that cancel between answering parties: colluders see totals alone.")
     noise_sigma: float | None = option(
         None,
-        "Noise that each answering party adds, a standard deviation in votes.",
+        "Noise that each answering party adds, a standard deviation in votes; of a sum, in norms.",
         gt=0.7072,
         examples=[5.0],
     )
@@ -224,6 +257,7 @@ class PartySettings(Settings):
     mechanism: MechanismConfig = dataclasses.field(
         default_factory=lambda: MechanismConfig(name="gnmax", sigma=8.0)
     )
+    pool: PoolConfig = dataclasses.field(default_factory=PoolConfig)
     hardening: HardeningConfig = dataclasses.field(default_factory=HardeningConfig)
     limits: PartyLimitsConfig = dataclasses.field(default_factory=PartyLimitsConfig)
     ledger: BooksConfig = dataclasses.field(default_factory=BooksConfig)
@@ -275,9 +309,20 @@ Every option is here with its default; lines that begin with # are comments."""
         return {name: labels for name, labels in sorted(parties.items()) if labels not in ((), everything)}
 
     @property
+    def n_entries(self) -> int:
+        """Return how many numbers a party's answer to one query has: outputs, of a sum on all directions."""
+        return self.session.n_outputs * (self.pool.n_directions if self.mechanism.is_sum else 1)
+
+    @property
+    def paid_labels(self) -> list[tuple[int, ...]]:
+        """Return the label sets that books here must pay for: an answering party's own, or those of all."""
+        names = [self.party.name] if self.party.role == "answerer" else self.roster
+        return [self.label_sets.get(name, ()) for name in names]
+
+    @property
     def terms(self) -> str:
         """Return the hash of what all agreed on: session, mechanism, hardening, roster and label sets."""
-        agreed = {
+        agreed: dict[str, Any] = {
             "session": asdict(self.session),
             "mechanism": {"name": self.mechanism.name, **self.mechanism.given},
             "hardening": asdict(self.hardening),
@@ -285,6 +330,8 @@ Every option is here with its default; lines that begin with # are comments."""
             "guardian": self.guardian,
             "labels": self.label_sets,
         }
+        if self.mechanism.is_sum:  # terms of before there were sums stay as they were
+            agreed["pool"] = [self.pool.digest, self.pool.n_directions, self.pool.sigma]
         return hashlib.sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest()
 
     def written(self, *, name: str = "") -> str:
@@ -301,14 +348,16 @@ Every option is here with its default; lines that begin with # are comments."""
         return super().written(name=name) + "\n\n".join(parts) + "\n"
 
     def build_mechanism(self) -> Mechanism:
-        """Return the mechanism; one for many labels is told how many there are."""
+        """Return the mechanism; one for many labels is told how many there are, a sum in how fine steps."""
+        if self.mechanism.is_sum:
+            return cast(Mechanism, given_sum(self.pool.sigma or 1.0))  # none at all is refused by [pool]
         more = {"n_labels": self.session.n_outputs} if self.mechanism.is_for_labels else {}
         return self.mechanism.build(**more)
 
     def _unfit_mechanism(self) -> str:
         """Return why parties cannot compute the mechanism, or nothing where they can."""
         kind = self.mechanism.kind
-        if hasattr(kind, "confidential"):
+        if hasattr(kind, "confidential") or self.mechanism.is_sum:
             return ""
         known = ", ".join(confidential_names())
         return f'Expected one of {known}, which parties can compute, got "{self.mechanism.name}".'
@@ -357,7 +406,7 @@ def _label_rules(settings: PartySettings, key: Key, one: PartyConfig | PeerConfi
         yield wrong(
             key, f"Expected labels of answering parties alone, got some of {one.name}, an {one.role}."
         )
-    elif labels and not chosen.is_for_labels:
+    elif labels and not (chosen.is_for_labels or chosen.is_sum):
         words = f'Expected no labels with mechanism "{chosen.name}", which is for one class per row.'
         yield wrong(key, words, "mechanism.name")
     elif labels and (labels != sorted(set(labels)) or labels[-1] > most):
@@ -376,6 +425,7 @@ def settings_for(
     *,
     session: SessionConfig,
     mechanism: MechanismConfig,
+    pool: PoolConfig | None = None,
     certificates: str = ".",
 ) -> PartySettings:
     """Return settings of a party to begin with; `parties` holds role, address, keys and label set of each."""
@@ -398,8 +448,9 @@ def settings_for(
         books = BooksConfig(url="ledger.db", epsilon=10.0, delta=1e-5)
     model = ModelConfig(path="model.skops" if own["role"] == "answerer" else "")
     return PartySettings(
-        party=party, session=session, mechanism=mechanism, ledger=books, model=model, peers=peers
-    )
+        party=party, session=session, mechanism=mechanism, pool=pool or PoolConfig(), ledger=books,
+        model=model, peers=peers,
+    )  # fmt: skip
 
 
 def example_settings(role: str) -> PartySettings:
