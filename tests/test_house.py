@@ -129,7 +129,7 @@ def test_the_house_is_small():
     storeys = next(c["layers"] for c in contracts if c["type"] == "layers")
     assert len(storeys) <= 7, storeys
     assert len(SOURCES) <= 320
-    assert sum(path.read_text(encoding="utf-8").count("\n") for path in SOURCES) <= 80_500
+    assert sum(path.read_text(encoding="utf-8").count("\n") for path in SOURCES) <= 81_500
 
 
 def test_every_constraint_is_a_name_and_a_version():

@@ -42,7 +42,7 @@ def test_all_parties_have_the_same_terms_until_one_changes_them():
 
 
 def test_names_of_mechanisms_are_those_that_can_be_computed():
-    assert confidential_names() == ("gnmax", "binary", "confident-binary", "gnthreshold")
+    assert confidential_names() == ("gnmax", "confident", "binary", "confident-binary", "gnthreshold")
 
 
 def test_mechanisms_are_built():
@@ -62,10 +62,8 @@ def test_mechanisms_are_built():
 WRONG = [
     ("asker", 'name = "ann"', 'name = "Ann"', "party.name", "small letters"),
     ("answerer", 'listen = "127.0.0.1:7402"', 'listen = "here"', "party.listen", "127.0.0.1:7400"),
-    ("asker", 'name = "gnmax"', 'name = "lnmax"', "mechanism.name", "gnmax, binary"),
-    ("guardian", 'name = "gnmax"', 'name = "confident"', "mechanism.name", "Take gnmax"),
-    ("answerer", 'name = "gnmax"', 'name = "confident"', "mechanism.name", "tell single votes"),
-    ("asker", 'name = "gnmax"', 'name = "confident"', "mechanism.name", "2^63"),
+    ("asker", 'name = "gnmax"', 'name = "lnmax"', "mechanism.name", "gnmax, confident, binary"),
+    ("guardian", 'name = "gnmax"', 'name = "interactive"', "mechanism.name", "which parties can compute"),
     ("asker", "quorum = 2", "quorum = 9", "session.quorum", "from 2 to 3"),
     ("asker", "quorum = 2", "quorum = 1", "session.quorum", "from 2 to 3"),
     (

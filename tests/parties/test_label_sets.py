@@ -13,7 +13,7 @@ from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from tellers import SILENT, Binary, Budget, ConfidentBinary, GNMax, LabelVotes, Unit, noise
+from tellers import SILENT, Binary, Budget, ConfidentBinary, GNMax, LabelVotes, RdpCurve, Unit, noise
 from tellers.errors import ConfigError
 from tellers.mechanisms import GNThreshold
 from tellers.parties import (
@@ -24,7 +24,7 @@ from tellers.parties import (
     program_digest,
     program_for,
 )
-from tellers.parties._last_step import decide, decision_of, draw
+from tellers.parties._last_step import decide, decision_of, draw, ranges_of
 from tellers.parties._ledger import query_price
 from tellers.parties._policy import PartyContext
 from tellers.parties._ring import fresh_mask, ring_scaled, ring_sum
@@ -97,7 +97,8 @@ def test_a_party_pays_for_the_labels_that_it_knows(mechanism):
         if getattr(mechanism, "max_labels", 0):
             fewer["max_labels"] = min(len(labels), mechanism.max_labels)
         alone = replace(mechanism, **fewer)
-        np.testing.assert_array_equal(price(labels).values, (alone.price(Unit()) * 3).values)
+        ranges = RdpCurve.zcdp(ranges_of(alone)["n_moved"] / (2 * (32 * mechanism.sigma) ** 2))
+        np.testing.assert_allclose(price(labels).values, 3 * (alone.price(Unit()) + ranges).values, rtol=1e-12)
     assert (price((1,), (0, 3)).values >= np.maximum(price((1,)).values, price((0, 3)).values)).all()
     assert (price((1,), (0, 3), ()).values == price().values).all()  # one that knows all pays for all
     assert (price((0, 1)).values < price((0, 1, 2)).values).all() or mechanism.max_labels == 2

@@ -262,6 +262,10 @@ class DecisionProgram:
         Guarantee: whoever changes the other side's share of the outcome, and does not know the codes, makes
                    of it what `decode` takes with a chance of at most (n_outputs + 2) / 2^64 per number.
         Reference: a one-time code per outcome, as in the one-time MAC of Wegman and Carter.
+
+        >>> program = DecisionProgram(rule="argmax", n_outputs=3, batch=2, n_answerers=5)
+        >>> program.fresh_codes().shape, bool((program.fresh_codes() == program.fresh_codes()).any())
+        ((2, 3), False)
         """
         return fresh_mask((self.batch, self.n_codes))
 

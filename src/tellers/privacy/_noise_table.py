@@ -188,7 +188,7 @@ def _flip(odds: Odds, read: Read, word: int = 0, bits: int = 0) -> bool:
             return word < low
 
 
-class _Coins:
+class _EnclosedCoins:
     """Coins by their odds, enclosed to as many binary digits as are asked for; at most 63."""
 
     def __init__(self, odds: Sequence[Odds]) -> None:
@@ -309,7 +309,7 @@ class Spread:
         y = (1 << self.k) - 1
         n_bits = (y * (y + (self.reach << self.k + 1))).bit_length()
         odds = [partial(exp_between, self.rate * 2**i) for i in range(max(n_bits, _LIMB + 1))]
-        self.low, self.high = _Coins(odds[:_LIMB]), _Coins(odds[_LIMB:])
+        self.low, self.high = _EnclosedCoins(odds[:_LIMB]), _Odds(odds[_LIMB:])
 
     def _settle(self, digits: int, read: Read) -> int:
         value, bits = None, WORD - 1
@@ -374,7 +374,7 @@ class Bits:
             return (one - high << bits) // (one + high), -((low - one << bits) // (one + low))
 
         bits = [partial(is_set, i) for i in range(self.n_bits)]
-        self.coins = _Coins([*bits, self.ratios[-1], is_zero])
+        self.coins = _EnclosedCoins([*bits, self.ratios[-1], is_zero])
 
     def draw(self, shape: int | tuple[int, ...], read: Read) -> Integers:
         """Return independent values in the shape asked for."""
