@@ -98,7 +98,9 @@ def test_a_party_pays_for_the_labels_that_it_knows(mechanism):
             fewer["max_labels"] = min(len(labels), mechanism.max_labels)
         alone = replace(mechanism, **fewer)
         ranges = RdpCurve.zcdp(ranges_of(alone)["n_moved"] / (2 * (32 * mechanism.sigma) ** 2))
-        np.testing.assert_allclose(price(labels).values, 3 * (alone.price(Unit()) + ranges).values, rtol=1e-12)
+        np.testing.assert_allclose(
+            price(labels).values, 3 * (alone.price(Unit()) + ranges).values, rtol=1e-12
+        )
     assert (price((1,), (0, 3)).values >= np.maximum(price((1,)).values, price((0, 3)).values)).all()
     assert (price((1,), (0, 3), ()).values == price().values).all()  # one that knows all pays for all
     assert (price((0, 1)).values < price((0, 1, 2)).values).all() or mechanism.max_labels == 2

@@ -56,7 +56,7 @@ class LastStep:
     rule: DecisionProgram
     masks: Integers = field(repr=False)
     answer_noise: Integers = field(repr=False)
-    range_noise: Integers = field(repr=False)
+    range_noise: Integers | None = field(default=None, repr=False)
     ranks: Integers | None = field(default=None, repr=False)
     check_noise: Integers | None = field(default=None, repr=False)
 
@@ -67,6 +67,7 @@ class LastStep:
 
     def inputs(self) -> dict[str, Integers]:
         """Return what the guardian puts into the program."""
+        assert self.range_noise is not None, "Expected a step between parties, got one of one room."
         return self.program.guardian_inputs(
             self.masks, answer_noise=self.answer_noise, range_noise=self.range_noise, ranks=self.ranks,
             check_noise=self.check_noise,
@@ -139,10 +140,18 @@ def decision_of(
     return named(rule="confident", bar=(whole_thresholds(mechanism.threshold).item(),) * n_outputs)
 
 
-def draw(mechanism: Any, masks: Integers, *, n_answering: int, noise: Noise, **agreed: Any) -> LastStep:
+def draw(
+    mechanism: Any,
+    masks: Integers,
+    *,
+    n_answering: int,
+    noise: Noise,
+    in_one_room: bool = False,
+    **agreed: Any,
+) -> LastStep:
     """Return the guardian's side of the last step: the sum of the masks, and the mechanism's fresh noise.
 
-    `agreed` is what else `decision_of` is told.
+    `agreed` is what else `decision_of` is told. In one room nobody lies, and no noise of ranges is drawn.
 
     Guarantee: what is decided by it and by the asker's sum has the law of `mechanism.release` on the tally,
                but for a chance of 2e-15 for each count that the row is void; and whatever sum the asker hands
@@ -165,7 +174,7 @@ def draw(mechanism: Any, masks: Integers, *, n_answering: int, noise: Noise, **a
             check = noise.discrete_gaussian(mechanism.sigma_threshold, (len(masks), 1))
         answer = noise.discrete_gaussian(mechanism.sigma, masks.shape)
         ranks = _ranks(masks.shape, noise)
-    ranges = noise.discrete_gaussian(ranges_of(mechanism)["sigma"], masks.shape)
+    ranges = None if in_one_room else noise.discrete_gaussian(ranges_of(mechanism)["sigma"], masks.shape)
     return LastStep(rule, masks, answer, ranges, ranks, check)
 
 
@@ -175,7 +184,8 @@ def decide(step: LastStep, asker_sum: Integers) -> Integers:
     `clear.clear_decision` is the arithmetic of the circuit for it, and a test holds the two equal.
     """
     tally, rule = ring_sum([asker_sum, step.masks]), step.rule
-    noisy, ranged = ring_sum([tally, step.answer_noise]), ring_sum([tally, step.range_noise])
+    noisy = ring_sum([tally, step.answer_noise])
+    ranged = tally if step.range_noise is None else ring_sum([tally, step.range_noise])
     fair = (-rule.reach <= ranged) & (ranged <= rule.totals + rule.reach)
     if step.ranks is not None:
         fair = fair.all(axis=1)

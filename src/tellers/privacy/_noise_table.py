@@ -309,7 +309,7 @@ class Spread:
         y = (1 << self.k) - 1
         n_bits = (y * (y + (self.reach << self.k + 1))).bit_length()
         odds = [partial(exp_between, self.rate * 2**i) for i in range(max(n_bits, _LIMB + 1))]
-        self.low, self.high = _EnclosedCoins(odds[:_LIMB]), _Odds(odds[_LIMB:])
+        self.low, self.high = _EnclosedCoins(odds[:_LIMB]), _EnclosedCoins(odds[_LIMB:])
 
     def _settle(self, digits: int, read: Read) -> int:
         value, bits = None, WORD - 1

@@ -100,7 +100,9 @@ def tell(counts: Integers, others: Sequence[Member], *, mechanism: Any, noise: N
     """
     # There is one room, and so there are no masks.
     masks = np.zeros(counts.shape, dtype=np.int64)
-    step = draw(mechanism, masks, n_answering=len(others), noise=noise, voters=voters_of(others))
+    step = draw(
+        mechanism, masks, n_answering=len(others), noise=noise, in_one_room=True, voters=voters_of(others)
+    )
     return decide(step, counts)
 
 
