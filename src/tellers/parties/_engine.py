@@ -61,17 +61,29 @@ SETTINGS: Final[Mapping[str, Any]] = {
 }
 
 
-class Engine:
-    """One end of a link: rank 0 asks and sees outcomes, rank 1 answers or guards and sees none.
+def rank_of(side: int, *, votes: bool) -> int:
+    """Return a side's rank in the engine: for votes an answerer is rank 0, towards a guardian the asker is.
 
-    `read_log` returns what the engine logged since it was last called; it is read to see that every product
-    was answered by one ciphertext.
+    >>> rank_of(ASKER, votes=True), rank_of(HELPER, votes=True), rank_of(ASKER, votes=False)
+    (1, 0, 0)
+    """
+    return side ^ votes
+
+
+class Engine:
+    """One end of a link: one side asks and sees outcomes, the other answers or guards and sees none.
+
+    The engine's rank 0 sends where bits become numbers and at the leaves of comparisons, and what it sends
+    may be false: it can count a bit many times. `rank_of` says who that is. `read_log` returns what the
+    engine logged since it was last called; it is read to see that every product was answered by one
+    ciphertext, and by the asker.
     """
 
     def __init__(
         self,
-        rank: int,
+        side: int,
         *,
+        votes: bool,
         own_port: int,
         peer_port: int,
         timeout: float,
@@ -83,11 +95,12 @@ class Engine:
         from spu import libspu
 
         jax.config.update("jax_enable_x64", True)
-        self._rank, self._read_log = rank, read_log
+        self._side, self._votes, self._read_log = side, votes, read_log
+        self._rank = rank_of(side, votes=votes)
         self._spu, self._lib = spu, libspu
         self._config = self._configure()
         self._link = libspu.link.create_brpc(
-            self._describe(own_port=own_port, peer_port=peer_port, timeout=timeout), rank
+            self._describe(own_port=own_port, peer_port=peer_port, timeout=timeout), self._rank
         )
         self._runtime, self._io = spu.Runtime(self._link, self._config), spu.Io(2, self._config)
         self._compiled: dict[str, Any] = {}
@@ -113,7 +126,7 @@ class Engine:
         described.connect_retry_times = max(1, int(timeout * 10))
         described.connect_retry_interval_ms = 100
         described.brpc_channel_connection_type = "single"
-        ports = (own_port, peer_port) if self._rank == ASKER else (peer_port, own_port)
+        ports = (peer_port, own_port) if self._rank else (own_port, peer_port)
         for rank, port in enumerate(ports):
             described.add_party(f"link-{rank}", f"127.0.0.1:{port}")
         return described
@@ -128,17 +141,20 @@ class Engine:
         digest = program_digest(program)
         if digest in self._compiled:
             return
+        if isinstance(program, VoteProgram) and not self._votes:
+            raise LinkFailed("Expected a vote on a link with an answerer, got it on another link.")
         self.agree("versions", versions())
         self.agree("program", digest)
         compiled = self._compile(program)
         self.agree("compiled program", hashlib.sha256(compiled.code).hexdigest())
         self._read_log()
         self._execute(program, compiled, {})
-        # Nothing private has been put in yet.
-        seen = self._link.all_gather(json.dumps(answers_in_log(self._read_log())))
-        both = [json.loads(side) for side in seen]
-        require_single_answers(both, has_products=isinstance(program, VoteProgram))
+        self._check_products(program)  # Nothing private has been put in yet.
         self._compiled[digest] = compiled
+
+    def _check_products(self, program: Program) -> None:
+        multiplies = isinstance(program, VoteProgram) and self._side == ASKER
+        require_single_answers(answers_in_log(self._read_log()), multiplies=multiplies)
 
     def _compile(self, program: Program) -> Any:
         from spu.utils import frontend
@@ -157,7 +173,7 @@ class Engine:
         return executable
 
     def run(self, program: Program, inputs: Mapping[str, Integers]) -> Integers | None:
-        """Run a prepared program on this side's inputs; the outcome at rank 0, None at rank 1.
+        """Run a prepared program on this side's inputs; the outcome for the asker, None for the other side.
 
         The log is checked after the outcome was opened, and a bad one withholds it; before anything private
         was put in, the same program has run on zeros with a good one.
@@ -165,11 +181,11 @@ class Engine:
         compiled = self._compiled.get(program_digest(program))
         if compiled is None:
             raise LinkFailed("Expected a program that was prepared, got another one.")
-        own = {slot.name: slot.shape for slot in program.slots if slot.owner == self._rank}
+        own = {slot.name: slot.shape for slot in program.slots if slot.owner == self._side}
         if {name: table.shape for name, table in inputs.items()} != own:
             raise LinkFailed("Expected exactly this side's inputs in their public shapes, got others.")
         outcome = self._execute(program, compiled, inputs)
-        require_single_answers([answers_in_log(self._read_log())], has_products=False)
+        self._check_products(program)
         return outcome
 
     def _execute(self, program: Program, compiled: Any, inputs: Mapping[str, Integers]) -> Integers | None:
@@ -177,7 +193,9 @@ class Engine:
         for slot in program.slots:
             # The side that does not own an input knows its shape only, and says so with zeros.
             table = inputs.get(slot.name, np.zeros(slot.shape, dtype=np.int64))
-            shares = self._io.make_shares(np.ascontiguousarray(table), secret, slot.owner)
+            shares = self._io.make_shares(
+                np.ascontiguousarray(table), secret, rank_of(slot.owner, votes=self._votes)
+            )
             self._runtime.set_var(slot.name, shares[self._rank])
         self._runtime.run(compiled)
         return self._open(program)
@@ -186,14 +204,15 @@ class Engine:
         """Hand the outcome to the asker: the other side sends its share and learns nothing."""
         own = self._runtime.get_var("outcome0")
         self._runtime.del_var("outcome0")
-        if self._rank == HELPER:
+        if self._side == HELPER:
             parts = [bytes(own.meta), *(bytes(chunk) for chunk in own.share_chunks)]
-            self._link.send(ASKER, json.dumps([part.hex() for part in parts]))  # The binding sends text.
+            told = json.dumps([part.hex() for part in parts])  # The binding sends text.
+            self._link.send(1 - self._rank, told)
             return None
-        received = json.loads(self._link.recv(HELPER))
+        received = json.loads(self._link.recv(1 - self._rank))
         other = self._lib.Share()
         other.meta, other.share_chunks = bytes.fromhex(received[0]), [bytes.fromhex(c) for c in received[1:]]
-        outcome = np.asarray(self._io.reconstruct([own, other]))
+        outcome = np.asarray(self._io.reconstruct([other, own] if self._rank else [own, other]))
         if outcome.shape != program.output_shape:
             raise LinkFailed("Expected an outcome in its public shape, got another one.")
         return outcome.astype(np.int64)

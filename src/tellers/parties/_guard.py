@@ -489,7 +489,10 @@ class Guardian:
             told = [Agreed(qid=query.qid, parties=parties), summed]
             return [*tasks, *(Send(query.asker, message) for message in told)]
         voters = count_voters(parties, self.policy.labels, self.policy.session.n_outputs)
-        step = draw(self.mechanism, masks, n_answering=len(parties), noise=self.noise, voters=voters)
+        step = draw(
+            self.mechanism, masks, n_answering=len(parties), noise=self.noise, voters=voters,
+            share_sigma=self.policy.hardening.noise_sigma,
+        )  # fmt: skip
         agreed = Agreed(qid=query.qid, parties=parties)
         return [*tasks, Send(query.asker, agreed), Finish(query.qid, query.asker, step)]
 

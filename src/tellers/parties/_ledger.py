@@ -12,12 +12,13 @@ import numpy as np
 
 from ..errors import TellersError
 from ..ledger.base import Ledger, Ticket
+from ..mechanisms.suprema import range_price
 from ..privacy.budget import Accountant
 from ..privacy.noise import Noise
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import describe
 from ..privacy.votes import Unit
-from ._last_step import is_sum, require_confidential
+from ._last_step import is_sum, ranges_of
 
 OUTCOME = "at the asker"
 """What the event of an entry says of the outcome: nobody else ever sees it."""
@@ -46,16 +47,17 @@ def query_price(mechanism: Any, n_queries: int, *, known: Iterable[Iterable[int]
     `known` are the label sets of the answering parties that it must hold for; left out, all know all labels.
 
     Guarantee: what the batch tells is within this curve for one ballot of one answering party, that is for
-               all that this party's model was made of, and so for each of its records.
+               all that this party's model was made of, and so for each of its records; whatever sums the
+               asker, and whatever masks the other parties hand in (`_last_step`).
     Assumes:   nobody has records with two answering parties. Who has changes a ballot at each, which this
                price does not cover; see `Unit.of_ballots`. As `moved_by`.
-    Reference: the price of the mechanism for `Unit()`, one ballot.
+    Reference: the price of the mechanism for `Unit()`, one ballot, and that of the ranges.
     """
     if is_sum(mechanism):  # each query is a sum of its own, of the whole pool
         whole: RdpCurve = mechanism.batch_price(Unit()) * n_queries
         return whole
-    require_confidential(mechanism)
-    price: RdpCurve = moved_by(mechanism, known).price(Unit()) * n_queries
+    part = moved_by(mechanism, known)
+    price: RdpCurve = (range_price(**ranges_of(part)) + part.price(Unit())) * n_queries
     return price
 
 
@@ -90,7 +92,7 @@ def charge_query(
     cost = query_price(paid, n_queries)
     event = {
         **describe(paid, noise), "n_queries": n_queries, "asker": asker, "answering": list(parties),
-        "outcome": OUTCOME,
+        "outcome": OUTCOME, **({} if is_sum(paid) else {"ranges": ranges_of(paid)}),
     }  # fmt: skip
     if paid is not mechanism:
         event["of_labels"] = mechanism.n_labels

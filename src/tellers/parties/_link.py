@@ -93,10 +93,10 @@ class EngineLink:
     """
 
     def __init__(
-        self, rank: int, connect: Callable[[], socket.socket] | None, ends: Pinned, *,
+        self, side: int, connect: Callable[[], socket.socket] | None, ends: Pinned, *,
         model: Mapping[str, Integers] | None = None, timeout: float = 120.0,
     ) -> None:  # fmt: skip
-        self._rank, self._connect, self._ends, self._timeout = rank, connect, ends, timeout
+        self._side, self._connect, self._ends, self._timeout = side, connect, ends, timeout
         self._model, self._prepared = model, set[Program]()
         self._process: subprocess.Popen[bytes] | None = None
         self.was_needed = self._is_over = False
@@ -127,7 +127,7 @@ class EngineLink:
             )
         self._counted = (0, 0)
         ends = asdict(self._ends)  # keys stay in their folder
-        self._do({"do": "open", "rank": self._rank, "timeout": self._timeout, **ends}, timeout=timeout)
+        self._do({"do": "open", "side": self._side, "timeout": self._timeout, **ends}, timeout=timeout)
 
     def prepare(self, program: Program, *, timeout: float | None = None) -> None:
         """Agree on a program with the peer, compile it, and run it once on zeros; both sides call it."""

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ from ._process import require_role
 from ._ring import Integers, ring_sum
 from ._sums import open_sum
 from ._wire import Channel
-from .programs import ASKER
+from .programs import ASKER, DecisionProgram
 
 # Of the patience of a phase: whoever is not done by then is left out, before the guardian ends it.
 _SHARE = 0.8
@@ -53,13 +53,17 @@ Note = Callable[[str, bool], Any]
 
 @dataclass(frozen=True, eq=False)
 class LabelledBatch:
-    """The labels of one batch: one class per row or yes and no per label, and who answered."""
+    """The labels of one batch: one class per row or yes and no per label, and who answered.
+
+    `n_void` labels are silent because their votes cannot have come from so many parties.
+    """
 
     qid: str
     labels: Integers
     parties: tuple[str, ...]
     seconds: float
     n_bytes: int
+    n_void: int = 0
 
     def __repr__(self) -> str:
         return f"LabelledBatch(qid={self.qid!r}, n={len(self.labels)}, parties={self.parties})"
@@ -78,6 +82,15 @@ class SummedPool:
 
     def __repr__(self) -> str:
         return f"SummedPool(qid={self.qid!r}, shape={self.sums.shape}, parties={self.parties})"
+
+
+@dataclass(frozen=True, eq=False)
+class _Opened:
+    """What a last step opened, not yet looked at, and the codes that it should be made of."""
+
+    program: DecisionProgram
+    codes: Integers = field(repr=False)
+    outcome: Integers = field(repr=False)
 
 
 @dataclass(eq=False)
@@ -238,7 +251,7 @@ class _Attempt:
             opened = self._open(line)
             shares = self._collect(line, opened)
             parties = self._agree(line, shares)
-            labels = self._last_step(line, {name: shares[name] for name in parties})
+            outcome = self._last_step(line, {name: shares[name] for name in parties})
         except RoundAborted:
             raise
         except (TellersError, OSError, ValueError) as error:
@@ -249,10 +262,28 @@ class _Attempt:
             )  # fmt: skip
             raise RoundAborted(f"{why or type(error).__name__} {charge}") from None
         try:
+            # Before anybody looks at what came: nothing that the guardian hears depends on it.
             line.channel.send(Done(qid=self.qid))
         except (TellersError, OSError):
-            self._asker._drop(self._guardian)  # the labels are here, whatever became of the guardian
-        return LabelledBatch(self.qid, labels, parties, time.monotonic() - start, self._n_bytes)
+            self._asker._drop(self._guardian)  # the outcome is here, whatever became of the guardian
+        seconds = time.monotonic() - start
+        if isinstance(outcome, _Opened):
+            return self._read(outcome, parties, seconds)
+        return LabelledBatch(self.qid, outcome, parties, seconds, self._n_bytes)
+
+    def _read(self, opened: _Opened, parties: tuple[str, ...], seconds: float) -> LabelledBatch:
+        """Return the labels of what was opened, if it is made of the codes that were put in."""
+        try:
+            labels, void = opened.program.decode(opened.outcome, opened.codes)
+        except ValueError as error:
+            raise RoundAborted(f"{error} There are no labels, and the query stays charged.") from None
+        n_void = int(void.sum())
+        if n_void:
+            self._asker._say(
+                f"{n_void} of {void.size} answers are void: their votes cannot have come from "
+                f"{len(parties)} parties. Somebody does not follow the protocol. They stay charged."
+            )
+        return LabelledBatch(self.qid, labels, parties, seconds, self._n_bytes, n_void)
 
     def _mark(self, may_be_charged: bool) -> None:
         if self._note is not None:
@@ -375,14 +406,16 @@ class _Attempt:
         self._n_bytes += message.table.nbytes
         return message.table
 
-    def _last_step(self, line: _Line, shares: dict[str, Integers]) -> Integers:
+    def _last_step(self, line: _Line, shares: dict[str, Integers]) -> _Opened | Integers:
         if self._context.is_sum:
             summed = self._table(self._hear(line, time.monotonic() + self._context.patience), MaskSum)
             return ring_sum([summed, *shares.values()])
         program = self._context.decision_program(tuple(shares), len(self._encoded))
         line.lane.need(program, self._dial_engine(self._guardian))
-        outcome = line.lane.run(program, program.asker_inputs(ring_sum(shares.values())))
+        codes = program.fresh_codes()
+        inputs = program.asker_inputs(ring_sum(shares.values()), codes)
+        outcome = line.lane.run(program, inputs)
         self._n_bytes += sum(line.lane.traffic)
         if outcome is None:
             raise LinkFailed("Expected labels from the engine, got none.")
-        return program.decode(outcome)
+        return _Opened(program, codes, outcome)
