@@ -19,7 +19,19 @@ import pytest
 from scipy import stats
 
 from tellers import noise
-from tellers.privacy._noise_table import LARGEST, WORD, Table, Thresholds, exp_between, table, thresholds
+from tellers.privacy._noise_table import (
+    LARGEST,
+    TIMED,
+    WORD,
+    Bits,
+    Spread,
+    Table,
+    Thresholds,
+    by_coins,
+    exp_between,
+    table,
+    thresholds,
+)
 
 ALARM = 1e-6
 N = 40_000
@@ -196,20 +208,245 @@ def test_a_batch_settles_what_its_digits_leave_open():
             source = planted(*same, more << 16, *[0] * 15, last[0] + offset, last[1])
             uniform = Fraction(exact_digits + (offset << 64), 2**192)
             below = expected(law, parameter, Fraction(digit, 2**16))
-            drawn = drawer.draw(16, source)
+            drawn = drawer.many(16, source)
             # Equal in all 192 digits: further zeros are below the threshold.
             assert drawn[0] == (x if offset <= 0 else x + 1)
             assert drawn[0] == expected(law, parameter, uniform)
             assert set(drawn[1:]) == {below}
 
 
+WIDE = [("gaussian", sigma) for sigma in (4, 7.9, 9.3, 40, Fraction(1000, 7))]
+WIDE += [("laplace", scale) for scale in (0.3, 1, 2.5, Fraction(7, 3), 20, Fraction(301, 7))]
+
+
 @pytest.mark.parametrize(("law", "parameter"), LAWS)
-@pytest.mark.parametrize("n", [N, 10, 1])
+@pytest.mark.parametrize("n", [TIMED + 1, N, 10, 1])
 def test_draws_follow_the_law(law, parameter, n):
     drawer, source = table(Fraction(parameter), law == "gaussian"), noise.seeded(31)._read
-    sample = np.concatenate([drawer.draw(n, source) for _ in range(N // n if n > 1 else N // 4)])
+    sample = np.concatenate([drawer.draw(n, source) for _ in range(max(1, N // n) if n > 1 else N // 4)])
     assert sample.dtype == np.int64
     assert p_value(sample, law, parameter) > ALARM
+
+
+def edges(found: Thresholds) -> list[int]:
+    """Return the words at, below and above every threshold, and two in the middle."""
+    ends = {each + offset for each in (*found.lower, *found.upper) for offset in (-2, -1, 0, 1, 2)}
+    return sorted(each for each in ends | {2**63 - 1, 2**63} if 0 <= each < 2**WORD)
+
+
+@pytest.mark.parametrize(("law", "parameter"), LAWS)
+def test_every_threshold_parts_the_words_as_the_law_demands(law, parameter):
+    drawer = table(Fraction(parameter), law == "gaussian")
+    words = edges(drawer.words)
+    # Undecided words are followed by a digit one and zeros.
+    parts = iter([b"".join(each.to_bytes(8, "little") for each in words)])
+    drawn = drawer.scan(len(words), lambda n: next(parts, (2**63).to_bytes(8, "little")))
+    uniform = [Fraction(2 * each + 1, 2 ** (WORD + 1)) for each in words]
+    assert drawn.tolist() == [expected(law, parameter, each) for each in uniform]
+    assert len(words) > 4 * drawer.ends.shape[1]
+
+
+@pytest.mark.parametrize("sigma", [4, 7.9, Fraction(29, 6)])
+def test_sizes_to_spread_follow_the_law_of_one_side(sigma):
+    spread = Spread(Fraction(sigma))
+    first, f = cumulative("gaussian", spread.small)
+    below = f[-first - 1]
+    one_sided = [each / f[-first] for each in f[: -first + 1]]  # P(-a <= x) for x = first, ..., 0
+    found = thresholds(spread.small, True, WORD - 1, True)
+    words = [each for each in edges(found) if each < 2**63]
+    # The words, no bits to spread by, and tails for all coins, which nothing asks.
+    n_coins = [each.lower.size for each in (spread.low, spread.high)]
+    parts = iter(
+        [
+            planted(*words)(8 * len(words)),
+            bytes(8 * len(words)),
+            *(b"\xff" * (8 * len(words) * n) for n in n_coins),
+        ]
+    )
+    drawn = spread.propose(len(words), lambda n: next(parts) if n > 8 else (2**63).to_bytes(8, "little"))
+    uniform = [Fraction(2 * each + 1, 2**WORD) for each in words]
+    places = [first + bisect.bisect_right(one_sided, each) for each in uniform]
+    assert below < Fraction(1, 2)
+    assert spread.k == 0
+    assert drawn.tolist() == [-each for each in places]
+
+
+def odds_of(drawer: Spread | Bits, parameter: Fraction) -> list[tuple[Callable, int, Fraction]]:
+    """Return every coin's own odds, their thresholds, and the same odds from decimal exponentials."""
+    with localcontext(prec=DIGITS):
+        if isinstance(drawer, Spread):
+            coins = [(each, i) for each in (drawer.low, drawer.high) for i in range(len(each.odds))]
+            values = [(-exact(2**j / (2 * parameter**2))).exp() for j in range(len(coins))]
+        else:
+            coins = [(drawer.coins, i) for i in range(len(drawer.coins.odds))]
+            ratios = [(-exact(2**i / parameter)).exp() for i in range(drawer.n_bits + 1)]
+            values = [each / (1 + each) for each in ratios[:-1]]
+            values += [ratios[-1], (1 - ratios[0]) / (1 + ratios[0])]
+    return [(each, i, Fraction(value)) for (each, i), value in zip(coins, values, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "drawer", [Spread(Fraction(sigma)) for sigma in (4, 2048.3, 10**5, 2**40)]
+    + [Bits(Fraction(scale)) for scale in (0.3, 1, 20, Fraction(7, 3), 10**5, 2**40)],
+)  # fmt: skip
+def test_every_coin_parts_the_words_as_its_odds_demand(drawer):
+    parameter = (
+        drawer.small * 2**drawer.k if isinstance(drawer, Spread) else 1 / Fraction(drawer.ratios[0].args[0])
+    )
+    for coins, i, odds in odds_of(drawer, parameter):
+        low, high = coins.odds[i](WORD)
+        assert low <= odds * 2**WORD <= high <= low + 3
+        for word in (each for each in {*range(low - 2, high + 3), 1, 2**WORD - 1} if 0 <= each < 2**WORD):
+            words = [2**63] * len(coins.odds)
+            words[i] = word
+            told = int(coins.toss(1, planted(*words, 2**63))[0])
+            assert told >> i & 1 == (Fraction(2 * word + 1, 2 ** (WORD + 1)) < odds)
+
+
+@pytest.mark.parametrize("sigma", [9.3, 100, 2**40])
+def test_a_proposal_is_refused_by_the_digits_of_its_exponent(sigma):
+    spread = Spread(Fraction(sigma))
+    lower = [*spread.low.lower.tolist(), *spread.high.lower.tolist()]
+    widths = [*spread.low.width, *spread.high.width]
+    # Heads by the word 0, if their odds are above 2^-64 at all, else tails.
+    heads, random = [0 if each else 2**63 for each in lower], np.random.default_rng(3)
+    never = sum(1 << i for i, each in enumerate(lower) if not each)
+    for place in (spread.reach // 3, spread.reach // 2, spread.reach - 1, spread.reach):
+        # A number of 63 digits between two thresholds.
+        digits = (int(spread.ends[0, place - 1]) + [*spread.ends[1].tolist(), 2**63][place]) // 2
+        size = spread.reach - place
+        for y in {0, 1, (1 << spread.k) - 1, int(random.integers(1 << spread.k))}:
+            exponent, z = y * (y + (size << spread.k + 1)), (size << spread.k) + y
+            assert exponent.bit_length() <= len(lower)
+            for sign, word in ((1, digits), (-1, 2**WORD - 1 - digits)):
+                for tail in range(len(lower)):
+                    coins = [*heads[:tail], 2**WORD - 1, *heads[tail + 1 :]]
+                    if (
+                        lower[tail] + int(widths[tail]) >= 2**WORD - 1
+                    ):  # Undecided: the next word is read first.
+                        coins.insert(len(spread.low.odds), 2**WORD - 1)
+                    kept = spread.propose(1, planted(word, y, *coins))
+                    refused = exponent & (1 << tail | never) or (z == 0 and sign < 0)
+                    assert kept.tolist() == ([] if refused else [sign * z])
+
+
+def test_a_proposal_whose_size_is_undecided_is_settled_exactly():
+    spread = Spread(Fraction(100))
+    n_coins = len(spread.low.odds) + len(spread.high.odds)
+    place, y = spread.reach - 3, 5
+    word = int(spread.ends[1, place])  # The lower end itself: settled by what follows, here all ones.
+    for size, after in ((3, 0), (2, 2**WORD - 1)):
+        z = (size << spread.k) + y
+        odds = exp_between(Fraction(y * (y + (size << spread.k + 1)), 2 * 100**2), WORD)[0]
+        for coin, kept in ((odds - 1, [z]), (odds + 9, [])):
+            # The coins of the proposal all show tails, and are not asked: its one coin is.
+            drawn = spread.propose(1, planted(word, after, y, *[2**WORD - 1] * n_coins, coin))
+            assert drawn.tolist() == kept
+
+
+@pytest.mark.parametrize(("law", "parameter"), WIDE)
+def test_coins_follow_the_law(law, parameter):
+    sample = by_coins(Fraction(parameter), law == "gaussian").draw(N, noise.seeded(41)._read)
+    assert p_value(sample, law, parameter) > ALARM
+
+
+def test_coins_with_other_odds_are_found():
+    for law, parameter in (("gaussian", 40), ("laplace", 20)):
+        drawer = (Spread if law == "gaussian" else Bits)(Fraction(parameter))
+        coins = drawer.low if law == "gaussian" else drawer.coins
+        coins.lower[3] -= np.uint64(2**61)
+        assert p_value(drawer.draw(N, noise.seeded(42)._read), law, parameter) < ALARM
+
+
+class Watched(np.ndarray):
+    """A table that notes what is done to it: how many entries are read, or which ones."""
+
+    log: list
+
+    def __array_finalize__(self, other):
+        self.log = getattr(other, "log", None)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **options):
+        self.log.append((ufunc.__name__, method, np.broadcast(*inputs).size))
+        plain = [each.view(np.ndarray) if isinstance(each, Watched) else each for each in inputs]
+        return getattr(ufunc, method)(*plain, **options)
+
+    def __getitem__(self, key):
+        self.log.append(("read at", str(key)))
+        return self.view(np.ndarray)[key]
+
+    def take(self, places):
+        self.log.append(("read at", str(places)))
+        return self.view(np.ndarray).take(places)
+
+    def searchsorted(self, values, side="left"):
+        self.log.append(("searched for", str(values)))
+        return self.view(np.ndarray).searchsorted(values, side=side)
+
+
+class Listed(list):
+    """A list that notes which entries are read."""
+
+    def __init__(self, log, entries):
+        super().__init__(entries)
+        self.log = log
+
+    def __getitem__(self, place):
+        self.log.append(("read at", place))
+        return super().__getitem__(place)
+
+
+def watched(array: np.ndarray, log: list) -> Watched:
+    found = array.view(Watched)
+    found.log = log
+    return found
+
+
+def work(parameter: float, law: str, n: int, words: list[int], way: str) -> list:
+    """Return everything that is read, from the source and from tables, to draw n values with these words."""
+    log: list = []
+    left = itertools.cycle(words)
+
+    def source(n_bytes):
+        log.append(("words", n_bytes))
+        return b"".join(next(left).to_bytes(8, "little") for _ in range(n_bytes // 8))
+
+    if way == "draw":
+        plain = table(Fraction(parameter), law == "gaussian")
+        seen = Thresholds(
+            plain.words.first, *(Listed(log, each) for each in (plain.words.lower, plain.words.upper))
+        )
+        arrays = {
+            name: watched(each, log) for name, each in vars(plain).items() if isinstance(each, np.ndarray)
+        }
+        dataclasses.replace(plain, words=seen, **arrays).draw(n, source)
+        return log
+    coins = (Spread if law == "gaussian" else Bits)(Fraction(parameter))
+    for each in (coins.low, coins.high) if law == "gaussian" else (coins.coins,):
+        each.lower, each.width = watched(each.lower, log), watched(each.width, log)
+    if law == "gaussian":
+        coins.ends = watched(coins.ends, log)
+    coins.propose(n, source) if law == "gaussian" else coins.draw(n, source)
+    return log
+
+
+# The far tails, either side of the middle, and words whose first digits decide nothing at sigma 40.
+CHOSEN = [10**6, 2**WORD - 10**6, 2**63 - 1, 2**63, 2**62, 3 * 2**62 + 1, 40 << 48, (40 << 48) - 1, 2**50]
+
+
+@pytest.mark.parametrize(
+    ("law", "parameter", "n", "way"),
+    [(law, parameter, n, "draw")
+     for law, parameter, n in itertools.product(("gaussian", "laplace"), (1, 9, 40), (1, 10))]
+    + [("gaussian", 40, 1000, "draw"), ("gaussian", 400, 1, "draw"), ("laplace", 5, 1000, "draw")]
+    + [("gaussian", 400, 100, "coins"), ("gaussian", 10**5, 1, "coins"), ("laplace", 10**5, 10, "coins")],
+)  # fmt: skip
+def test_the_work_is_the_same_whatever_is_drawn(law, parameter, n, way):
+    random = np.random.default_rng(8).integers(2**63, size=3 * n).tolist()
+    seen = [work(parameter, law, n, words, way) for words in ([each] for each in CHOSEN)]
+    seen += [work(parameter, law, n, random, way), work(parameter, law, n, CHOSEN, way)]
+    assert seen[0]
+    assert all(each == seen[0] for each in seen)
 
 
 def folded(law: Table) -> Table:
@@ -228,8 +465,8 @@ def folded(law: Table) -> Table:
 def test_a_zero_counted_twice_is_found():
     law = table(Fraction(5, 2), True)
     wrong = folded(law)
-    assert p_value(law.draw(N, noise.seeded(32)._read), "gaussian", 2.5) > ALARM
-    assert p_value(wrong.draw(N, noise.seeded(32)._read), "gaussian", 2.5) < ALARM
+    assert p_value(law.many(N, noise.seeded(32)._read), "gaussian", 2.5) > ALARM
+    assert p_value(wrong.many(N, noise.seeded(32)._read), "gaussian", 2.5) < ALARM
     ends = wrong.lower.tolist()
     assert misplaced(Thresholds(law.words.first, ends, ends), "gaussian", 2.5, WORD)
 

@@ -47,15 +47,19 @@ def labels_of(program: DecisionProgram, shares: Integers, guardian: Mapping[str,
     """Return the labels that asker and guardian would find, a class or a row of labels per query."""
     with np.errstate(over="ignore"):
         counts = shares * program.tie_scale + guardian["answer"]
+        seen = shares + guardian["range"]
+        told = (seen >= -program.reach) & (seen <= program.totals + program.reach) & (program.totals > 0)
+        if not program.is_multilabel:
+            told = told.all(axis=1)
         if program.is_multilabel:
             labels = (counts >= np.array(program.limits)).astype(np.int64)
         else:
             labels = counts.argmax(axis=1)
-        if not program.is_confident:
-            return np.where(program.totals > 0, labels, -1) if program.is_multilabel else labels
-        told = shares + guardian["check"] >= np.array(program.bar)
-        told |= guardian["check_against"] - shares >= np.array(program.bar)
-        told &= program.totals > 0
+        if program.rule == "confident":
+            told &= (shares + guardian["check"] >= np.array(program.bar)).any(axis=1)
+        if program.rule == "confident_labels":
+            yes = shares + guardian["check"] >= np.array(program.bar)
+            told &= yes | (guardian["check_against"] - shares >= np.array(program.bar))
     return np.where(told, labels, -1).astype(np.int64)
 
 

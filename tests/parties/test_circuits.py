@@ -91,14 +91,17 @@ def require_votes(shape, seed, n_outputs, task, **how):
         assert ((votes.sum(axis=1) == 1) | program.abstaining).all()
 
 
-@pytest.mark.parametrize("rule", ["argmax", "labels", "confident_labels"])
+RULES = ["argmax", "confident", "labels", "confident_labels"]
+
+
+@pytest.mark.parametrize("rule", RULES)
 @given(seed=st.integers(0, 2**32 - 1), n_outputs=st.integers(2, 11))
 @settings(max_examples=40)
 def test_decisions(rule, seed, n_outputs):
     require_decisions(rule, seed, n_outputs)
 
 
-@pytest.mark.parametrize("rule", ["argmax", "confident_labels"])
+@pytest.mark.parametrize("rule", RULES)
 def test_decisions_with_jax(rule):
     require_decisions(rule, 7, 5, with_jax=True)
 
@@ -107,16 +110,25 @@ def require_decisions(rule, seed, n_outputs, **how):
     generator = np.random.default_rng(seed)
     limits = tuple(generator.integers(0, 7, n_outputs).tolist()) if "labels" in rule else ()
     bar = tuple(generator.integers(0, 7, n_outputs).tolist()) if "confident" in rule else ()
-    program = DecisionProgram(rule=rule, n_outputs=n_outputs, batch=8, n_answerers=7, limits=limits, bar=bar)
+    program = DecisionProgram(
+        rule=rule, n_outputs=n_outputs, batch=8, n_answerers=7, limits=limits, bar=bar, reach=2,
+    )  # fmt: skip
     counts = generator.integers(0, 8, (8, n_outputs))
     masks = generator.integers(-(2**63), 2**63 - 1, counts.shape)
-    drawn = generator.integers(-2, 3, counts.shape)
+    drawn, ranged = generator.integers(-2, 3, (2, *counts.shape))
+    # One row in three is out of range.
+    ranged[generator.random(8) < 0.3, 0] += generator.choice([-12, 12, 2**62, -(2**62)])
     ranks = None if "labels" in rule else np.argsort(generator.random(counts.shape), axis=1)
-    check = generator.integers(-2, 3, counts.shape) if bar else None
+    check = generator.integers(-2, 3, (8, 1) if rule == "confident" else counts.shape) if bar else None
     with np.errstate(over="ignore"):
         shares = counts - masks
-    given_ = program.guardian_inputs(masks, answer_noise=drawn, ranks=ranks, check_noise=check)
-    opened = evaluate(program, {"shares": shares, **given_}, **how)
-    found = program.decode(opened)
+    given_ = program.guardian_inputs(
+        masks, answer_noise=drawn, range_noise=ranged, ranks=ranks, check_noise=check
+    )
+    codes = program.fresh_codes()
+    opened = evaluate(program, {"shares": shares, "codes": codes, **given_}, **how)
+    found, void = program.decode(opened, codes)
     assert np.array_equal(found, labels_of(program, shares, given_))
     assert np.array_equal(found, clear_decision(program, shares, given_))
+    assert (found[void] == -1).all()
+    assert void.any() or not (np.abs(ranged) > 9).any()

@@ -10,7 +10,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 pytest.importorskip("cryptography")
 
-from tellers import Accountant, Binary, Budget, GNMax, LNMax, MemoryLedger, SqliteLedger, Unit
+from tellers import Accountant, Binary, Budget, GNMax, LNMax, MemoryLedger, RdpCurve, SqliteLedger, Unit
 from tellers.errors import InsecureNoise
 from tellers.mechanisms import GNThreshold
 from tellers.parties._guard import Guardian
@@ -47,7 +47,11 @@ def test_the_entry_says_what_was_asked_and_can_be_priced_again():
     assert entry.event["answering"] == list(NAMES)
     assert entry.event["n_queries"] == 7
     assert not entry.is_settled
-    np.testing.assert_allclose(entry.charged.values, 7 * mechanism.price(Unit()).values)
+    ranges = RdpCurve.zcdp(
+        2 / (2 * 128.0**2)
+    )  # of two counts that a ballot moves, below 32 x 4 votes of noise
+    assert entry.event["ranges"] == {"sigma": 128.0, "n_moved": 2}
+    np.testing.assert_allclose(entry.charged.values, 7 * (mechanism.price(Unit()) + ranges).values)
     again = reprice(network.ledger.entries())
     np.testing.assert_allclose(again.repriced.values, entry.charged.values)
     assert remembered(network.ledger) == {

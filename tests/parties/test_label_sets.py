@@ -99,12 +99,17 @@ def test_circuits_decide_as_in_the_clear(rule, seed, n_outputs):
     with np.errstate(over="ignore"):
         shares = counts - masks
     inputs = program.guardian_inputs(
-        masks, answer_noise=drawn[0], check_noise=drawn[1] if program.is_confident else None
-    )
-    tables = {"shares": shares, **inputs}
-    opened = evaluate(program, tables)
-    assert not opened[:, np.array(voters) == 0].any()  # not even noise is opened of a label that nobody knows
-    np.testing.assert_array_equal(program.decode(opened), clear_decision(program, shares, inputs))
+        masks, answer_noise=drawn[0], range_noise=drawn[1],
+        check_noise=drawn[1] if program.is_confident else None,
+    )  # fmt: skip
+    codes = program.fresh_codes()
+    opened = evaluate(program, {**program.asker_inputs(shares, codes), **inputs})
+    # Not even noise is opened of a label that nobody knows: its first code, every time.
+    first = codes.reshape(*program.output_shape, -1)[..., 0]
+    assert (opened == first)[:, np.array(voters) == 0].all()
+    labels, void = program.decode(opened, codes)
+    np.testing.assert_array_equal(labels, clear_decision(program, shares, inputs))
+    assert not void.any()
 
 
 ESTIMATORS = {

@@ -80,27 +80,29 @@ def test_votes_less_masks_are_those_of_the_clear(pair, name):
     assert sent == pytest.approx(received, rel=0.05, abs=5000)
 
 
-@pytest.mark.parametrize("rule", ["argmax", "labels", "confident_labels"])
+@pytest.mark.parametrize("rule", ["argmax", "confident", "labels", "confident_labels"])
 def test_decisions_are_those_of_the_clear(pair, rule):
     generator = np.random.default_rng(6)
     program = DecisionProgram(
         rule=rule, n_outputs=5, batch=60, n_answerers=9,
-        limits=(5,) * 5 if "labels" in rule else (), bar=(6,) * 5 if "confident" in rule else (),
+        limits=(5,) * 5 if "labels" in rule else (), bar=(9,) * 5 if "confident" in rule else (), reach=4,
     )  # fmt: skip
     counts, masks = generator.integers(0, 10, (60, 5)), random_mask((60, 5))
     given = program.guardian_inputs(
         masks,
         answer_noise=generator.integers(-3, 4, counts.shape),
+        range_noise=generator.integers(-5, 6, counts.shape),
         ranks=None if "labels" in rule else np.argsort(generator.random(counts.shape), axis=1),
-        check_noise=generator.integers(-3, 4, counts.shape) if "confident" in rule else None,
-    )
+        check_noise=generator.integers(-3, 4, (60, 1) if rule == "confident" else counts.shape)
+        if "confident" in rule else None,
+    )  # fmt: skip
     with np.errstate(over="ignore"):
         shares = counts - masks
     pair.prepare(program)
-    found = program.decode(pair.run(program, program.asker_inputs(shares), given))
+    codes = program.fresh_codes()
+    found, void = program.decode(pair.run(program, program.asker_inputs(shares, codes), given), codes)
     assert np.array_equal(found, labels_of(program, shares, given))
-    if "confident" in rule:
-        assert 0 < (found == -1).sum() < found.size
+    assert 0 < void.sum() < (found == -1).sum() + ("confident" not in rule) < found.size
 
 
 def test_a_protocol_without_a_dealer_is_the_only_one():
@@ -293,3 +295,16 @@ def test_estimators_vote_as_they_predict(pair, name):
     print(f"{name}: {different.sum()} of 400 differ from predict, {near.sum()} near ties")
     assert not (different & ~near).any()
     assert near.mean() < 0.2
+
+
+@pytest.mark.parametrize("name", ["labels", "wide"])
+def test_an_answerer_sends_the_transfers_of_a_vote(pair, name):
+    # Who receives many transfers says more than who sends them.
+    program, generator = PROGRAMS[name], np.random.default_rng(5)
+    model = random_model(program, generator)
+    x = generator.integers(-100, 100, (program.batch, program.n_features))
+    mask = np.zeros(program.output_shape, dtype=np.int64)
+    pair.prepare(program)
+    pair.run(program, {"x": x}, model | {"mask": mask})
+    sent, received = pair.asker.traffic
+    assert sent > 1.5 * received

@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 
 from tellers import Binary, ConfidentBinary, LabelVotes
 from tellers.parties import DecisionProgram, clear_decision, program_digest
+from tellers.parties._ring import fresh_mask
 from tellers.parties.programs import VoteProgram, describe_program, read_program
+
+from .test_circuits import evaluate
 
 LINEAR = VoteProgram(model="linear", task="single", n_features=64, n_outputs=10, batch=100)
 ANY = [
@@ -19,6 +22,8 @@ ANY = [
     ),
     VoteProgram(model="forest", task="single", n_features=3, n_outputs=2, batch=2, n_trees=2, depth=3),
     DecisionProgram(rule="argmax", n_outputs=3, batch=2, n_answerers=5),
+    DecisionProgram(rule="argmax", n_outputs=3, batch=2, n_answerers=5, reach=9),
+    DecisionProgram(rule="confident", n_outputs=3, batch=2, n_answerers=5, bar=(3, 3, 3)),
     DecisionProgram(rule="labels", n_outputs=2, batch=2, n_answerers=5, limits=(3, 2)),
     DecisionProgram(rule="confident_labels", n_outputs=2, batch=2, n_answerers=5, limits=(3, 2), bar=(4, 4)),
 ]
@@ -41,7 +46,7 @@ def test_every_field_is_in_the_digest():
 
 def test_a_digest_stays_what_it_is():
     # Parties of different versions must notice a changed meaning: then FORMAT changes, and this number.
-    assert program_digest(LINEAR) == "921ef3b67990b81b77be6d52164e836c1589953f27b1bf39c798719b42e11d7d"
+    assert program_digest(LINEAR) == "8906dff0ee9fc4ac1396fae64092e7bb061df486045ae4da625b1a0ded668713"
 
 
 @pytest.mark.parametrize(
@@ -78,6 +83,8 @@ def test_limits_and_bars_belong_to_their_rules():
         DecisionProgram(rule="labels", n_outputs=2, batch=1, n_answerers=5)
     with pytest.raises(ValueError, match="bar"):
         DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=5, bar=(1, 1))
+    with pytest.raises(ValueError, match=r"below 2\^40"):
+        DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=5, reach=2**40)
 
 
 def split(counts, seed):
@@ -95,9 +102,8 @@ def test_an_arg_max_of_shares_is_that_of_counts_with_ties_by_rank(seed, n_output
     ranks = np.argsort(generator.random(counts.shape), axis=1)
     program = DecisionProgram(rule="argmax", n_outputs=n_outputs, batch=5, n_answerers=9)
     shares, masks = split(counts, seed)
-    given_ = program.guardian_inputs(masks, answer_noise=drawn, ranks=ranks)
-    with np.errstate(over="ignore"):
-        labels = clear_decision(program, program.asker_inputs(shares)["shares"], given_)
+    given_ = program.guardian_inputs(masks, answer_noise=drawn, range_noise=0 * drawn, ranks=ranks)
+    labels = clear_decision(program, shares, given_)
     noisy = counts + drawn
     best = noisy.max(axis=1, keepdims=True)
     assert np.array_equal(labels, np.where(noisy == best, ranks, -1).argmax(axis=1))
@@ -124,11 +130,13 @@ def test_label_rules_are_the_mechanisms_own(seed):
     program = DecisionProgram(
         rule="labels", n_outputs=3, batch=40, n_answerers=n, limits=tuple(plain.limits(n).tolist())
     )
-    found = clear_decision(program, shares, program.guardian_inputs(masks, answer_noise=answer))
+    nothing = np.zeros_like(sums)
+    given_ = program.guardian_inputs(masks, answer_noise=answer, range_noise=nothing)
+    found = clear_decision(program, shares, given_)
     assert np.array_equal(found, plain.release(votes, Scripted(answer)).labels)
     sure = ConfidentBinary(sigma=2.0, n_labels=3, threshold=8, sigma_threshold=2.0)
     program = dataclasses.replace(program, rule="confident_labels", bar=(8, 8, 8))
-    given_ = program.guardian_inputs(masks, answer_noise=answer, check_noise=check)
+    given_ = program.guardian_inputs(masks, answer_noise=answer, range_noise=nothing, check_noise=check)
     theirs = sure.release(votes, Scripted(check, answer)).labels
     ours = clear_decision(program, shares, given_)
     assert np.array_equal(ours == -1, theirs == -1)
@@ -136,19 +144,45 @@ def test_label_rules_are_the_mechanisms_own(seed):
     assert (ours != -1).any()
 
 
-def test_a_check_of_all_classes_at_once_is_no_program():
-    asked = {**describe_program(ANY[3]), "rule": "confident", "bar": [3, 3, 4]}
-    with pytest.raises(ValueError, match="rule"):
-        read_program(asked)
+@pytest.mark.parametrize("place", range(len(ANY)))
+def test_a_share_of_an_outcome_that_was_changed_is_noticed_whatever_the_label(place):
+    program = ANY[place]
+    if isinstance(program, VoteProgram):
+        return
+    generator = np.random.default_rng(place)
+    masks = fresh_mask(program.tally_shape)
+    for _ in range(20):
+        counts = generator.integers(-1, 7, program.tally_shape)
+        noises = generator.integers(-2, 3, (3, *program.tally_shape))
+        one = program.rule == "confident"
+        given_ = program.guardian_inputs(
+            masks, answer_noise=noises[0], range_noise=noises[1],
+            ranks=None if program.is_multilabel else np.argsort(generator.random(masks.shape), axis=1),
+            check_noise=noises[2][:, :1] if one else noises[2] if program.is_confident else None,
+        )  # fmt: skip
+        with np.errstate(over="ignore"):
+            shares, codes = counts - masks, program.fresh_codes()
+            opened = evaluate(program, {**program.asker_inputs(shares, codes), **given_})
+            program.decode(opened, codes)
+            for bit in (0, 1, 31, 62, 63):
+                changed = opened.copy()
+                changed[0, 0] ^= np.int64(-(2**63)) if bit == 63 else np.int64(1 << bit)
+                with pytest.raises(ValueError, match="the guardian's share was changed"):
+                    program.decode(changed, codes)
+                # A share is added to, too: by one, and by what would turn 0 into 1 if no code were there.
+                changed[0, 0] = opened[0, 0] + generator.choice([1, -1, 2**40])
+                with pytest.raises(ValueError, match="the guardian's share was changed"):
+                    program.decode(changed, codes)
 
 
 def test_decoding_refuses_what_no_program_opens():
     program = DecisionProgram(rule="argmax", n_outputs=3, batch=1, n_answerers=5)
-    for outcome in ([[1, 1, 0]], [[0, 2, 0]], [[0, -1, 0]]):
-        with pytest.raises(ValueError, match="do not fit"):
-            program.decode(outcome)
+    for outcome in ([[1]], [[33]], [[-1]], [[7 + 8]]):
+        with pytest.raises(ValueError, match="was changed"):
+            program.decode(outcome, [[7, 8, 9]])
+    nothing = [[0, 0, 0]]
     with pytest.raises(ValueError, match="permutation"):
-        program.guardian_inputs([[0, 0, 0]], answer_noise=[[0, 0, 0]], ranks=[[0, 0, 1]])
+        program.guardian_inputs(nothing, answer_noise=nothing, range_noise=nothing, ranks=[[0, 0, 1]])
 
 
 def test_inputs_are_clipped_to_the_public_bound_and_never_missing():

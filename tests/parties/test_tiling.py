@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tellers.errors import LinkFailed
 from tellers.parties._circuits import (
     answers_in_log,
-    count_answers,
+    padded_rows,
+    plan_product,
     require_single_answers,
     single_answer_blocks,
 )
@@ -48,7 +49,7 @@ def line(shape, tile, size, packing):
 @pytest.mark.parametrize(("shape", "tile", "size", "packing", "n_answers"), SEEN)
 def test_the_log_is_read_and_foretold(shape, tile, size, packing, n_answers):
     assert answers_in_log(line(shape, tile, size, packing)) == [n_answers]
-    assert count_answers(*shape) == n_answers
+    assert plan_product(*shape)[0] == n_answers
 
 
 def test_every_product_of_a_log_is_counted():
@@ -57,7 +58,7 @@ def test_every_product_of_a_log_is_counted():
     assert answers_in_log("") == []
 
 
-@given(st.integers(1, 800), st.integers(1, 900), st.integers(1, 130))
+@given(st.integers(1, 800), st.integers(32, 900), st.integers(1, 130))
 @settings(max_examples=40)
 def test_blocks_cover_a_product_once_and_are_answered_once(rows, inner, columns):
     down, across = single_answer_blocks(rows, inner, columns)
@@ -66,13 +67,32 @@ def test_blocks_cover_a_product_once_and_are_answered_once(rows, inner, columns)
         assert all(cut.start < cut.stop for cut in cuts)
         assert cuts[-1].stop == length
     for top, left in itertools.product(down, across):
-        assert count_answers(top.stop - top.start, inner, left.stop - left.start) == 1
+        height, width = top.stop - top.start, left.stop - left.start
+        filled = padded_rows(height, inner, width)
+        assert filled >= height
+        assert plan_product(filled, inner, width) == (1, True)
 
 
-def test_a_silent_log_is_no_proof():
-    require_single_answers([1], n_at_least=1)
-    require_single_answers([])
+# Which matrix the engine encrypted, seen by which side logged that it had answered.
+ENCRYPTED = [
+    ((1, 64, 10), False), ((5, 64, 10), False), ((13, 64, 10), False), ((48, 64, 10), True),
+    ((100, 64, 10), True), ((1, 64, 128), False), ((20, 64, 32), True), ((20, 32, 5), False),
+    ((96, 32, 5), True), ((20, 64, 7), False), ((384, 8, 10), True), ((192, 20, 39), True),
+    ((96, 784, 64), True), ((12, 320, 10), True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "is_right"), ENCRYPTED)
+def test_which_side_is_encrypted_is_foretold(shape, is_right):
+    assert plan_product(*shape)[1] == is_right
+
+
+def test_each_side_trusts_its_own_log_alone():
+    require_single_answers([1, 1], multiplies=True)
+    require_single_answers([], multiplies=False)
     with pytest.raises(LinkFailed, match="logged none"):
-        require_single_answers([], n_at_least=1)
+        require_single_answers([], multiplies=True)
     with pytest.raises(LinkFailed, match="got more"):
-        require_single_answers([1, 2])
+        require_single_answers([1, 2], multiplies=True)
+    with pytest.raises(LinkFailed, match="answered on this side"):
+        require_single_answers([1], multiplies=False)

@@ -166,16 +166,11 @@ def _material(chosen: dict[str, Any], *, data_dir: Path | None, seed: int) -> "M
 
 
 def _mechanism(chosen: dict[str, Any], given: dict[str, Any], material: "Material") -> Any:
-    from ..mechanisms.confident import ConfidentGNMax
-
     many, k = material.is_multilabel, material.n_outputs
     name = chosen["mechanism"] or ("gnthreshold" if many else "gnmax")
-    if name == "confident":
-        why = ConfidentGNMax.why_not_confidential
-        raise ValueError(f"Expected another --mechanism than confident. {why}")
-    if (name == "gnmax") == many:
+    if (name in ("gnmax", "confident")) == many:
         kind = "many labels" if many else "one class per row"
-        fitting = "binary, confident-binary or gnthreshold" if many else "gnmax"
+        fitting = "binary, confident-binary or gnthreshold" if many else "gnmax or confident"
         raise ValueError(f"Expected --mechanism {fitting} for {kind}, got {name}.")
     values = dict(given)
     if values["sigma"] is None:

@@ -31,6 +31,7 @@ class GaussianArgmax:
     sigma: float
     price_method: ClassVar[str] = "argmax-rdp"
     noise_on_counts: ClassVar[str] = "gaussian"
+    has_bar: ClassVar[bool] = False
 
     __post_init__ = check_parameters
 
@@ -99,6 +100,7 @@ class CheckedArgmax(GaussianArgmax):
     sigma_threshold: float
     expected_silence: float | None
     checked_by: ClassVar[Literal["classes", "margin"]] = "classes"
+    has_bar: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -56,11 +56,7 @@ class ConfidentGNMax(CheckedArgmax):
     expected_silence: float | None = silence_share()
     symmetric: ClassVar[bool] = True
     publishable: ClassVar[tuple[str, ...]] = ("envelope", "gnss")
-    why_not_confidential: ClassVar[str] = (
-        "Between parties its silence can be made to tell single votes: an asker that adds 2^63 to its sum of "
-        "one class turns that class's comparison round, all classes share the noise of one check, and no "
-        "price covers that. Take gnmax, or vote in one room."
-    )
+    confidential: ClassVar[bool] = True
 
     def release(self, votes: Votes, noise: Noise) -> Release:
         """Check every query, answer those that pass, and charge both."""

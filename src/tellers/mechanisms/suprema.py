@@ -70,6 +70,18 @@ def gaussian_price(sigma: float, unit: Unit, orders: ArrayLike | None = None) ->
     return Item((curve,), squared_moves(float(sigma), unit.l2, unit.linf)).price()
 
 
+def range_price(sigma: float, n_moved: int) -> RdpCurve:
+    """Return the most that it costs to tell which of some counts are in a range, below noise on each.
+
+    Guarantee: bounds the divergence of all these noisy counts, of which one ballot moves `n_moved` by a vote.
+    Reference: Gaussian noise, as `gaussian_price`.
+
+    >>> round(float(range_price(256.0, 2).values[0] / range_price(256.0, 1).values[0]), 9)
+    2.0
+    """
+    return gaussian_price(sigma, Unit(1.0, 1.0, 1.0)) * n_moved
+
+
 @lru_cache(maxsize=1024)
 def argmax_item(sigma: float, weight: int, orders: tuple[float, ...]) -> Item:
     """Return a noisy arg max as one thing that is paid for."""

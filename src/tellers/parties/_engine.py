@@ -9,7 +9,7 @@ import hashlib
 import json
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any, Final
@@ -19,9 +19,8 @@ import numpy as np
 from ..errors import LinkFailed, MissingExtra
 from ._circuits import answers_in_log, build_circuit, require_single_answers
 from ._ring import Integers
-from .programs import ASKER, HELPER, Program, Slot, VoteProgram, program_digest
+from .programs import ASKER, HELPER, Program, VoteProgram, program_digest
 
-_BOTH_WAYS: Final = (Slot("a", (1, 1), ASKER), Slot("b", (1, 1), HELPER))
 LINE: Final = "0.9"
 """The versions of the engine that `tiling` was measured on, and whose log it can read."""
 
@@ -62,17 +61,29 @@ SETTINGS: Final[Mapping[str, Any]] = {
 }
 
 
-class Engine:
-    """One end of a link: rank 0 asks and sees outcomes, rank 1 answers or guards and sees none.
+def rank_of(side: int, *, votes: bool) -> int:
+    """Return a side's rank in the engine: for votes an answerer is rank 0, towards a guardian the asker is.
 
-    `read_log` returns what the engine logged since it was last called; it is read to see that every product
-    was answered by one ciphertext.
+    >>> rank_of(ASKER, votes=True), rank_of(HELPER, votes=True), rank_of(ASKER, votes=False)
+    (1, 0, 0)
+    """
+    return side ^ votes
+
+
+class Engine:
+    """One end of a link: one side asks and sees outcomes, the other answers or guards and sees none.
+
+    The engine's rank 0 sends where bits become numbers and at the leaves of comparisons, and what it sends
+    may be false: it can count a bit many times. `rank_of` says who that is. `read_log` returns what the
+    engine logged since it was last called; it is read to see that every product was answered by one
+    ciphertext, and by the asker.
     """
 
     def __init__(
         self,
-        rank: int,
+        side: int,
         *,
+        votes: bool,
         own_port: int,
         peer_port: int,
         timeout: float,
@@ -84,15 +95,15 @@ class Engine:
         from spu import libspu
 
         jax.config.update("jax_enable_x64", True)
-        self._rank, self._read_log = rank, read_log
+        self._side, self._votes, self._read_log = side, votes, read_log
+        self._rank = rank_of(side, votes=votes)
         self._spu, self._lib = spu, libspu
         self._config = self._configure()
         self._link = libspu.link.create_brpc(
-            self._describe(own_port=own_port, peer_port=peer_port, timeout=timeout), rank
+            self._describe(own_port=own_port, peer_port=peer_port, timeout=timeout), self._rank
         )
         self._runtime, self._io = spu.Runtime(self._link, self._config), spu.Io(2, self._config)
         self._compiled: dict[str, Any] = {}
-        self._has_watched = False
 
     def _configure(self) -> Any:
         config = self._lib.RuntimeConfig(
@@ -115,7 +126,7 @@ class Engine:
         described.connect_retry_times = max(1, int(timeout * 10))
         described.connect_retry_interval_ms = 100
         described.brpc_channel_connection_type = "single"
-        ports = (own_port, peer_port) if self._rank == ASKER else (peer_port, own_port)
+        ports = (peer_port, own_port) if self._rank else (own_port, peer_port)
         for rank, port in enumerate(ports):
             described.add_party(f"link-{rank}", f"127.0.0.1:{port}")
         return described
@@ -130,39 +141,29 @@ class Engine:
         digest = program_digest(program)
         if digest in self._compiled:
             return
+        if isinstance(program, VoteProgram) and not self._votes:
+            raise LinkFailed("Expected a vote on a link with an answerer, got it on another link.")
         self.agree("versions", versions())
         self.agree("program", digest)
         self._read_log()
-        if isinstance(program, VoteProgram) and not self._has_watched:
-            self._watch_log()
-        compiled = self._compile(program.slots, build_circuit(program))
+        compiled = self._compile(program)
         self.agree("compiled program", hashlib.sha256(compiled.code).hexdigest())
-        self._execute(program.slots, compiled, {})
-        self._open(program)
-        # Nothing private has been put in yet.
-        require_single_answers(answers_in_log(self._read_log()))
+        self._execute(program, compiled, {})
+        self._check_products(program)  # Nothing private has been put in yet.
         self._compiled[digest] = compiled
 
-    def _watch_log(self) -> None:
-        """Multiply zeros, once at either side, and see this side's own product in its own log.
+    def _check_products(self, program: Program) -> None:
+        multiplies = isinstance(program, VoteProgram) and self._side == ASKER
+        require_single_answers(answers_in_log(self._read_log()), multiplies=multiplies)
 
-        Of two parties the one that multiplies sends the answer, and logs it; it is the other's key that hides
-        the one factor, and the randomness of the answer that hides its own. So each side needs its own log
-        alone to keep its own factors, and this shows that it is told of them there.
-        """
-        compiled = self._compile(_BOTH_WAYS, lambda a, b: a @ b + b @ a)
-        self._execute(_BOTH_WAYS, compiled, {})
-        self._runtime.del_var("outcome0")
-        require_single_answers(answers_in_log(self._read_log()), n_at_least=1)
-        self._has_watched = True
-
-    def _compile(self, slots: Sequence[Slot], circuit: Callable[..., Any]) -> Any:
+    def _compile(self, program: Program) -> Any:
         from spu.utils import frontend
 
+        slots = program.slots
         secret = self._lib.Visibility.VIS_SECRET
         executable, _ = frontend.compile(
             frontend.Kind.JAX,
-            circuit,
+            build_circuit(program),
             [np.zeros(slot.shape, dtype=np.int64) for slot in slots],
             {},
             [slot.name for slot in slots],
@@ -172,7 +173,7 @@ class Engine:
         return executable
 
     def run(self, program: Program, inputs: Mapping[str, Integers], bound_to: str) -> Integers | None:
-        """Run a prepared program on this side's inputs; the outcome at rank 0, None at rank 1.
+        """Run a prepared program on this side's inputs; the outcome for the asker, None for the other side.
 
         Before any input is put in, both sides compare what the run belongs to (`run_digest`). The log is
         checked after the outcome was opened, and a bad one withholds it; before anything private was put in,
@@ -181,39 +182,42 @@ class Engine:
         compiled = self._compiled.get(program_digest(program))
         if compiled is None:
             raise LinkFailed("Expected a program that was prepared, got another one.")
-        own = {slot.name: slot.shape for slot in program.slots if slot.owner == self._rank}
+        own = {slot.name: slot.shape for slot in program.slots if slot.owner == self._side}
         if {name: table.shape for name, table in inputs.items()} != own:
             raise LinkFailed("Expected exactly this side's inputs in their public shapes, got others.")
         self.agree("query, parties, terms and program", bound_to)
-        self._execute(program.slots, compiled, inputs)
-        outcome = self._open(program)
-        require_single_answers(answers_in_log(self._read_log()))
+        outcome = self._execute(program, compiled, inputs)
+        self._check_products(program)
         return outcome
 
-    def _execute(self, slots: Sequence[Slot], compiled: Any, inputs: Mapping[str, Integers]) -> None:
-        """Run a circuit; its inputs are the engine's no longer afterwards, and its outcome is in shares."""
+    def _execute(self, program: Program, compiled: Any, inputs: Mapping[str, Integers]) -> Integers | None:
+        """Run a program, whose inputs are the engine's no longer afterwards, and open its outcome."""
         secret = self._lib.Visibility.VIS_SECRET
-        for slot in slots:
+        for slot in program.slots:
             # The side that does not own an input knows its shape only, and says so with zeros.
             table = inputs.get(slot.name, np.zeros(slot.shape, dtype=np.int64))
-            shares = self._io.make_shares(np.ascontiguousarray(table), secret, slot.owner)
+            shares = self._io.make_shares(
+                np.ascontiguousarray(table), secret, rank_of(slot.owner, votes=self._votes)
+            )
             self._runtime.set_var(slot.name, shares[self._rank])
         self._runtime.run(compiled)
-        for slot in slots:
+        for slot in program.slots:
             self._runtime.del_var(slot.name)
+        return self._open(program)
 
     def _open(self, program: Program) -> Integers | None:
         """Hand the outcome to the asker: the other side sends its share and learns nothing."""
         own = self._runtime.get_var("outcome0")
         self._runtime.del_var("outcome0")
-        if self._rank == HELPER:
+        if self._side == HELPER:
             parts = [bytes(own.meta), *(bytes(chunk) for chunk in own.share_chunks)]
-            self._link.send(ASKER, json.dumps([part.hex() for part in parts]))  # The binding sends text.
+            told = json.dumps([part.hex() for part in parts])  # The binding sends text.
+            self._link.send(1 - self._rank, told)
             return None
-        received = json.loads(self._link.recv(HELPER))
+        received = json.loads(self._link.recv(1 - self._rank))
         other = self._lib.Share()
         other.meta, other.share_chunks = bytes.fromhex(received[0]), [bytes.fromhex(c) for c in received[1:]]
-        outcome = np.asarray(self._io.reconstruct([own, other]))
+        outcome = np.asarray(self._io.reconstruct([other, own] if self._rank else [own, other]))
         if outcome.shape != program.output_shape:
             raise LinkFailed("Expected an outcome in its public shape, got another one.")
         return outcome.astype(np.int64)

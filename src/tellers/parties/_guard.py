@@ -478,7 +478,10 @@ class Guardian:
         tasks = self._follow(charged(self.policy, self.state, query, now=self.clock()))
         masks = ring_sum(query.masks[name] for name in parties)
         voters = count_voters(parties, self.policy.labels, self.policy.session.n_outputs)
-        step = draw(self.mechanism, masks, n_answering=len(parties), noise=self.noise, voters=voters)
+        step = draw(
+            self.mechanism, masks, n_answering=len(parties), noise=self.noise, voters=voters,
+            share_sigma=self.policy.hardening.noise_sigma,
+        )  # fmt: skip
         agreed = Agreed(qid=query.qid, parties=parties)
         return [*tasks, Send(query.asker, agreed), Finish(query.qid, query.asker, step)]
 

@@ -9,12 +9,13 @@ from typing import Any
 
 from ..errors import TellersError
 from ..ledger.base import Ledger, Ticket
+from ..mechanisms.suprema import range_price
 from ..privacy.budget import Accountant
 from ..privacy.noise import Noise
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import describe
 from ..privacy.votes import Unit
-from ._last_step import require_confidential
+from ._last_step import ranges_of
 
 OUTCOME = "at the asker"
 """What the event of an entry says of the outcome: nobody else ever sees it."""
@@ -24,13 +25,13 @@ def query_price(mechanism: Any, n_queries: int) -> RdpCurve:
     """Return what a batch costs whatever the votes: check and answer, as nobody sees which were silent.
 
     Guarantee: what the batch tells is within this curve for one ballot of one answering party, that is for
-               all that this party's model was made of, and so for each of its records.
+               all that this party's model was made of, and so for each of its records; whatever sums the
+               asker, and whatever masks the other parties hand in (`_last_step`).
     Assumes:   nobody has records with two answering parties. Who has changes a ballot at each, which this
                price does not cover; see `Unit.of_ballots`.
-    Reference: the price of the mechanism for `Unit()`, one ballot.
+    Reference: the price of the mechanism for `Unit()`, one ballot, and that of the ranges.
     """
-    require_confidential(mechanism)
-    price: RdpCurve = mechanism.price(Unit()) * n_queries
+    price: RdpCurve = (range_price(**ranges_of(mechanism)) + mechanism.price(Unit())) * n_queries
     return price
 
 
@@ -62,8 +63,8 @@ def charge_query(
     """
     cost = query_price(mechanism, n_queries) if price is None else price
     event = {
-        **describe(mechanism, noise), "n_queries": n_queries, "asker": asker, "answering": list(parties),
-        "outcome": OUTCOME,
+        **describe(mechanism, noise), "ranges": ranges_of(mechanism), "n_queries": n_queries, "asker": asker,
+        "answering": list(parties), "outcome": OUTCOME,
     }  # fmt: skip
     if left_out:
         event["left_out"] = list(left_out)

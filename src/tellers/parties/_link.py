@@ -107,10 +107,10 @@ class EngineLink:
     """
 
     def __init__(
-        self, rank: int, connect: Connect | None, ends: Pinned, *, terms: str = "",
+        self, side: int, connect: Connect | None, ends: Pinned, *, terms: str = "",
         model: Mapping[str, Integers] | None = None, timeout: float = 120.0,
     ) -> None:  # fmt: skip
-        self._rank, self._connect, self._ends, self._timeout = rank, connect, ends, timeout
+        self._side, self._connect, self._ends, self._timeout = side, connect, ends, timeout
         self._terms = terms
         self._model, self._prepared = model, set[Program]()
         self._process: subprocess.Popen[bytes] | None = None
@@ -153,7 +153,7 @@ class EngineLink:
         self._counted = (0, 0)
         left, ends = self.left(until), asdict(self._ends)  # keys stay in their folder
         # Half of the time, so that some is left for another connection if this one leads nowhere.
-        told = {"do": "open", "rank": self._rank, "timeout": self._timeout, "greeting": left / 2, **ends}
+        told = {"do": "open", "side": self._side, "timeout": self._timeout, "greeting": left / 2, **ends}
         self._do(told, timeout=left)
 
     def prepare(self, program: Program, *, timeout: float | None = None) -> None:

@@ -119,10 +119,10 @@ class PartyContext:
             self.address(name), self.identity, self.peer(name), limits=self.limits, timeout=timeout
         )
 
-    def link(self, rank: int, channel: Channel, *, model: dict[str, Integers] | None = None) -> EngineLink:
+    def link(self, side: int, channel: Channel, *, model: dict[str, Integers] | None = None) -> EngineLink:
         """Return a link to the engine of the party at the other end of a connection, not open yet."""
         ends = Pinned(self.identity, channel.peer)
-        return EngineLink(rank, None, ends, terms=self.settings.terms, model=model, timeout=self.patience)
+        return EngineLink(side, None, ends, terms=self.settings.terms, model=model, timeout=self.patience)
 
     def address(self, name: str) -> str:
         return next(peer.address for peer in self.settings.peers if peer.name == name)
@@ -144,7 +144,10 @@ class PartyContext:
         """Return the public program of the last step, if these parties answer."""
         n_outputs = self.settings.session.n_outputs
         voters = count_voters(parties, self.settings.label_sets, n_outputs)
-        one = decision_of(self.mechanism, n_outputs=n_outputs, n_answering=len(parties), voters=voters)
+        one = decision_of(
+            self.mechanism, n_outputs=n_outputs, n_answering=len(parties), voters=voters,
+            share_sigma=self.settings.hardening.noise_sigma,
+        )  # fmt: skip
         return replace(one, batch=n_queries)
 
     def program_hash(self, n_queries: int) -> str:

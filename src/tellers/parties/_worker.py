@@ -21,7 +21,7 @@ from ._ports import close_to_others, held_port
 from ._ring import Integers
 from ._tunnel import Tunnel
 from ._wire import Identity, Peer, Pinned
-from .programs import Program, read_program
+from .programs import ASKER, Program, read_program
 
 Answer = tuple[dict[str, Any], dict[str, Integers]]
 PEER_GONE: Final = 3
@@ -61,7 +61,8 @@ class Worker:
         return {}, {}
 
     def _open(self, head: dict[str, Any]) -> None:
-        asks = head["rank"] == 0
+        asks = head["side"] == ASKER
+        votes = "answerer" in (head["identity"]["role"], head["peer"]["role"])
         ends = Pinned(Identity(**head["identity"]), Peer(**head["peer"]))
         secure = ends.shake_hands(self._plain, listens=not asks, timeout=head["greeting"])
         names = ends.identity.name, ends.peer.name
@@ -70,7 +71,7 @@ class Worker:
             self._tunnel = Tunnel(secure, own_port, is_dialer=asks, on_end=partial(self.end, PEER_GONE))
             self._tunnel.start()
             self._engine = Engine(
-                head["rank"], own_port=own_port, peer_port=self._tunnel.near_port,
+                head["side"], votes=votes, own_port=own_port, peer_port=self._tunnel.near_port,
                 timeout=head["timeout"], read_log=self._read_log,
             )  # fmt: skip
 

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ from ._policy import PartyContext
 from ._process import require_role
 from ._ring import Integers, ring_sum
 from ._wire import Channel, Pinned
-from .programs import ASKER
+from .programs import ASKER, DecisionProgram
 
 # Of the patience of a phase: whoever is not done by then is left out, before the guardian ends it.
 _SHARE = 0.8
@@ -48,16 +48,29 @@ Note = Callable[[str, bool], Any]
 
 @dataclass(frozen=True, eq=False)
 class LabelledBatch:
-    """The labels of one batch: one class per row or yes and no per label, and who answered."""
+    """The labels of one batch: one class per row or yes and no per label, and who answered.
+
+    `n_void` labels are silent because their votes cannot have come from so many parties.
+    """
 
     qid: str
     labels: Integers
     parties: tuple[str, ...]
     seconds: float
     n_bytes: int
+    n_void: int = 0
 
     def __repr__(self) -> str:
         return f"LabelledBatch(qid={self.qid!r}, n={len(self.labels)}, parties={self.parties})"
+
+
+@dataclass(frozen=True, eq=False)
+class _Opened:
+    """What a last step opened, not yet looked at, and the codes that it should be made of."""
+
+    program: DecisionProgram
+    codes: Integers = field(repr=False)
+    outcome: Integers = field(repr=False)
 
 
 @dataclass(eq=False)
@@ -186,7 +199,7 @@ class _Attempt:
             opened = self._open(line)
             shares = self._collect(line, opened)
             parties = self._agree(line, shares)
-            labels = self._last_step(line, {name: shares[name] for name in parties})
+            outcome = self._last_step(line, {name: shares[name] for name in parties})
         except RoundAborted:
             raise
         except (TellersError, OSError, ValueError) as error:
@@ -197,10 +210,25 @@ class _Attempt:
             )  # fmt: skip
             raise RoundAborted(f"{why or type(error).__name__} {charge}") from None
         try:
+            # Before anybody looks at what came: nothing that the guardian hears depends on it.
             line.channel.send(Done(qid=self.qid))
         except (TellersError, OSError):
-            self._asker._drop(self._guardian)  # the labels are here, whatever became of the guardian
-        return LabelledBatch(self.qid, labels, parties, time.monotonic() - start, self._n_bytes)
+            self._asker._drop(self._guardian)  # the outcome is here, whatever became of the guardian
+        return self._read(outcome, parties, time.monotonic() - start)
+
+    def _read(self, opened: _Opened, parties: tuple[str, ...], seconds: float) -> LabelledBatch:
+        """Return the labels of what was opened, if it is made of the codes that were put in."""
+        try:
+            labels, void = opened.program.decode(opened.outcome, opened.codes)
+        except ValueError as error:
+            raise RoundAborted(f"{error} There are no labels, and the query stays charged.") from None
+        n_void = int(void.sum())
+        if n_void:
+            self._asker._say(
+                f"{n_void} of {void.size} answers are void: their votes cannot have come from "
+                f"{len(parties)} parties. Somebody does not follow the protocol. They stay charged."
+            )
+        return LabelledBatch(self.qid, labels, parties, seconds, self._n_bytes, n_void)
 
     def _mark(self, may_be_charged: bool) -> None:
         if self._note is not None:
@@ -313,11 +341,13 @@ class _Attempt:
             self._mark(False)
             mine = tuple(name for name in mine if name in message.parties)
 
-    def _last_step(self, line: _Line, shares: dict[str, Integers]) -> Integers:
+    def _last_step(self, line: _Line, shares: dict[str, Integers]) -> _Opened:
         program = self._context.decision_program(tuple(shares), len(self._encoded))
         line.lane.need(program, self._dial_engine(line))
-        outcome = line.lane.run(program, program.asker_inputs(ring_sum(shares.values())), query=self.qid)
+        codes = program.fresh_codes()
+        inputs = program.asker_inputs(ring_sum(shares.values()), codes)
+        outcome = line.lane.run(program, inputs, query=self.qid)
         self._n_bytes += sum(line.lane.traffic)
         if outcome is None:
             raise LinkFailed("Expected labels from the engine, got none.")
-        return program.decode(outcome)
+        return _Opened(program, codes, outcome)

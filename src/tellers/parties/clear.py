@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._circuits import build_circuit
 from ._ring import Integers
@@ -31,11 +32,20 @@ def clear_decision(program: DecisionProgram, shares: Integers, guardian: Mapping
     come to is defined by `last_step.decide`; a test holds the two equal.
 
     >>> program = DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=3)
-    >>> given = program.guardian_inputs([[1, 0]], answer_noise=[[0, 0]], ranks=[[0, 1]])
+    >>> nothing = [[0, 0]]
+    >>> given = program.guardian_inputs([[1, 0]], answer_noise=nothing, range_noise=nothing, ranks=[[0, 1]])
     >>> clear_decision(program, np.array([[0, 2]]), given)
     array([1])
     """
-    return program.decode(_outcome(program, {**guardian, "shares": shares}))
+    return clear_outcome(program, shares, guardian)[0]
+
+
+def clear_outcome(
+    program: DecisionProgram, shares: Integers, guardian: Mapping[str, Integers]
+) -> tuple[Integers, NDArray[np.bool_]]:
+    """Return the labels of `clear_decision`, and which of them are void."""
+    codes = program.fresh_codes()
+    return program.decode(_outcome(program, {**guardian, "shares": shares, "codes": codes}), codes)
 
 
 def _outcome(program: Program, tables: Mapping[str, Any]) -> Integers:

@@ -13,26 +13,27 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ..errors import require_count, require_positive
 from ..privacy.release import SILENT
-from ._ring import Integers, whole_table
+from ._ring import Integers, fresh_mask, whole_table
 
 Model = Literal["linear", "network", "forest"]
 Task = Literal["single", "multi"]
-Rule = Literal["argmax", "labels", "confident_labels"]
+Rule = Literal["argmax", "confident", "labels", "confident_labels"]
 
-FORMAT: Final = 2  # A change of what a description means takes a new number.
-ASKER: Final = 0  # The rank that asks, and the only one that sees an outcome.
-HELPER: Final = 1  # The rank of the answerer, or of the guardian.
+FORMAT: Final = 3  # A change of what a description means takes a new number.
+ASKER: Final = 0  # The side that asks, and the only one that sees an outcome.
+HELPER: Final = 1  # The side of the answerer, or of the guardian.
 
+_FARTHEST: Final = 2**40  # So far from 0 a number of a decision may be: sums of it never wrap around.
 _LARGEST = {"batch": 4096, "n_features": 65536, "n_outputs": 1024, "n_trees": 64, "depth": 10}
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One private input of a program: its name, its shape and the rank that supplies it."""
+    """One private input of a program: its name, its shape and the side that supplies it."""
 
     name: str
     shape: tuple[int, ...]
@@ -110,7 +111,7 @@ class VoteProgram:
 
     @property
     def has_least(self) -> bool:
-        """Return whether scores are held against a limit; the leaves of one tree hold the vote already."""
+        """Return whether scores are held against a limit; one tree's leaves say which class, or none."""
         return self.abstaining and not (self.model == "forest" and self.n_trees == 1)
 
     @property
@@ -162,13 +163,17 @@ class DecisionProgram:
 
     The asker's sum of masked votes and the guardian's sum of masks add up to the counts; the guardian adds
     its noise to its own. `argmax` tells the class that leads, `labels` every label whose noisy sum reaches
-    its limit; `confident_labels` is silent where a noisy check on the counts does not reach its bar, and the
-    answer is then opened to nobody. Where parties know different labels, `voters` says how many of those
-    who answered know each; a label that none of them knows is silent.
+    its limit; `confident` and `confident_labels` are silent where a noisy check on the counts does not reach
+    its bar, and the answer is then opened to nobody. Where parties know different labels, `voters` says how
+    many of those who answered know each; a label that none of them knows is silent.
+
+    Neither side can be held to its sum. So what is decided is void unless each count, with noise of its own,
+    lies within `reach` of what so many parties can have voted. What is opened are codes that the asker put
+    in.
 
     >>> program = DecisionProgram(rule="labels", n_outputs=3, batch=1, n_answerers=5, limits=(3, 3, 3))
     >>> [(slot.name, slot.owner) for slot in program.slots]
-    [('shares', 0), ('answer', 1)]
+    [('shares', 0), ('codes', 0), ('range', 1), ('answer', 1)]
     """
 
     rule: Rule
@@ -178,6 +183,7 @@ class DecisionProgram:
     limits: tuple[int, ...] = ()
     bar: tuple[int, ...] = ()
     voters: tuple[int, ...] = ()
+    reach: int = 0
 
     def __post_init__(self) -> None:
         for name in ("limits", "bar", "voters"):
@@ -191,8 +197,10 @@ class DecisionProgram:
                     f"Expected {self.n_outputs if wanted else 0} numbers in {name} for rule {self.rule!r}, "
                     f"got {len(given)}."
                 )
-            if any(abs(limit) >= 2**40 for limit in given):
-                raise ValueError(f"Expected whole numbers below 2^40 in {name}, got a larger one.")
+        require_count(0, reach=self.reach)
+        whole = (*self.limits, *self.bar, self.reach, self.n_answerers)
+        if any(abs(limit) >= _FARTHEST for limit in whole):
+            raise ValueError("Expected whole numbers below 2^40 in a decision, got a larger one.")
         voters = self.voters
         if voters and (not self.is_multilabel or len(voters) != self.n_outputs):
             raise ValueError("Expected voters for each label of many labels, and for nothing else.")
@@ -207,20 +215,35 @@ class DecisionProgram:
     @property
     def is_confident(self) -> bool:
         """Return whether a check comes before the answer."""
-        return self.rule == "confident_labels"
+        return self.rule in ("confident", "confident_labels")
+
+    @property
+    def tally_shape(self) -> tuple[int, ...]:
+        """Return the shape of the counts: queries x outputs."""
+        return (self.batch, self.n_outputs)
 
     @property
     def output_shape(self) -> tuple[int, ...]:
-        """Return the shape of the outcome: queries x outputs."""
-        return (self.batch, self.n_outputs)
+        """Return the shape of the outcome: a code per query, or per query and label."""
+        return (self.batch, self.n_outputs if self.is_multilabel else 1)
+
+    @property
+    def n_codes(self) -> int:
+        """Return how many codes a row has: one per class or two per label, more where it may be silent."""
+        if self.is_multilabel:
+            return self.n_outputs * (3 if self.is_confident else 2)
+        return self.n_outputs + self.is_confident
 
     @property
     def slots(self) -> tuple[Slot, ...]:
         """Return all private inputs, in the order in which the circuit takes them."""
-        names = ["answer", *(["check", "check_against"] if self.is_confident else [])]
+        shapes = {"range": self.tally_shape, "answer": self.tally_shape}
+        shapes |= {"check": self.tally_shape} if self.is_confident else {}
+        shapes |= {"check_against": self.tally_shape} if self.rule == "confident_labels" else {}
         return (
-            Slot("shares", self.output_shape, ASKER),
-            *(Slot(name, self.output_shape, HELPER) for name in names),
+            Slot("shares", self.tally_shape, ASKER),
+            Slot("codes", (self.batch, self.n_codes), ASKER),
+            *(Slot(name, shape, HELPER) for name, shape in shapes.items()),
         )
 
     @property
@@ -233,45 +256,61 @@ class DecisionProgram:
         """Return by how much sums are multiplied, so that ranks that break ties fit below one vote."""
         return 1 if self.is_multilabel else 2 ** int(np.ceil(np.log2(self.n_outputs)))
 
-    def asker_inputs(self, shares: ArrayLike) -> dict[str, Integers]:
-        """Return the asker's private input: the sum, modulo 2^64, of what the vote programs gave it.
+    def fresh_codes(self) -> Integers:
+        """Return codes for one run, from the operating system: what is opened is made of them.
+
+        Guarantee: whoever changes the other side's share of the outcome, and does not know the codes, makes
+                   of it what `decode` takes with a chance of at most (n_outputs + 2) / 2^64 per number.
+        Reference: a one-time code per outcome, as in the one-time MAC of Wegman and Carter.
+        """
+        return fresh_mask((self.batch, self.n_codes))
+
+    def asker_inputs(self, shares: ArrayLike, codes: ArrayLike) -> dict[str, Integers]:
+        """Return the asker's private inputs: the sum of what the vote programs gave it, and codes.
 
         >>> program = DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=5)
-        >>> program.asker_inputs([[3, -4]])
-        {'shares': array([[ 3, -4]])}
+        >>> program.asker_inputs([[3, -4]], [[11, 12]])
+        {'shares': array([[ 3, -4]]), 'codes': array([[11, 12]])}
         """
-        return {"shares": whole_table(shares, self.output_shape)}
+        return {
+            "shares": whole_table(shares, self.tally_shape),
+            "codes": whole_table(codes, (self.batch, self.n_codes)),
+        }
 
     def guardian_inputs(
         self,
         masks: ArrayLike,
         *,
         answer_noise: ArrayLike,
+        range_noise: ArrayLike,
         ranks: ArrayLike | None = None,
         check_noise: ArrayLike | None = None,
     ) -> dict[str, Integers]:
         """Return the guardian's private inputs: the sum of masks with noise, ties and bars folded in.
 
-        `answer_noise` is queries x outputs, in votes. `ranks` holds for each query a uniformly random
-        permutation of 0 .. n_outputs - 1: of classes with equal noisy counts the one of highest rank leads.
-        `check_noise` has one number per query and label, for `confident_labels`.
+        Noise is queries x outputs, in votes; `range_noise` is that of the ranges. `ranks` holds for each
+        query a uniformly random permutation of 0 .. n_outputs - 1: of classes with equal noisy counts the one
+        of highest rank leads. `check_noise` has one number per query and label for `confident_labels`, and
+        one per query, in a column, for `confident`.
 
         >>> program = DecisionProgram(rule="argmax", n_outputs=2, batch=1, n_answerers=5)
-        >>> program.guardian_inputs([[0, 7]], answer_noise=[[1, -2]], ranks=[[0, 1]])
-        {'answer': array([[ 2, 11]])}
+        >>> drawn = {"answer_noise": [[1, -2]], "range_noise": [[0, 9]], "ranks": [[0, 1]]}
+        >>> program.guardian_inputs([[0, 7]], **drawn)
+        {'range': array([[ 0, 16]]), 'answer': array([[ 2, 11]])}
         """
-        shape = self.output_shape
+        shape = self.tally_shape
         held, noise = whole_table(masks, shape), whole_table(answer_noise, shape)
         with np.errstate(over="ignore"):
-            answer = held + noise
+            ranges = {"range": held + whole_table(range_noise, shape)}
+            answer, checks = held + noise, self._checks(held, check_noise)
             if self.is_multilabel:
-                return {"answer": answer} | self._checks(held, check_noise)
+                return {**ranges, "answer": answer, **checks}
             if ranks is None:
                 raise ValueError("Expected ranks that break ties for an arg max, got none.")
             order = whole_table(ranks, shape)
             if not np.array_equal(np.sort(order, axis=1), np.tile(np.arange(shape[1]), (shape[0], 1))):
                 raise ValueError("Expected each row of ranks to be a permutation of 0 .. n_outputs - 1.")
-            return {"answer": answer * self.tie_scale + order} | self._checks(held, check_noise)
+            return {**ranges, "answer": answer * self.tie_scale + order, **checks}
 
     def _checks(self, held: Integers, noise: ArrayLike | None) -> dict[str, Integers]:
         if not self.is_confident:
@@ -280,29 +319,39 @@ class DecisionProgram:
             return {}
         if noise is None:
             raise ValueError(f"Expected check_noise for rule {self.rule!r}, got none.")
-        drawn = whole_table(noise, self.output_shape)
+        if self.rule == "confident":
+            return {"check": held + whole_table(noise, (self.batch, 1))}
+        drawn = whole_table(noise, self.tally_shape)
         return {"check": held + drawn, "check_against": self.totals - held + drawn}
 
-    def decode(self, outcome: ArrayLike) -> Integers:
-        """Return labels from what was opened: a class per query, or yes and no per label; SILENT is -1.
+    def decode(self, outcome: ArrayLike, codes: ArrayLike) -> tuple[Integers, NDArray[np.bool_]]:
+        """Return labels from what was opened, and which are void; SILENT is -1, and what is void is silent.
 
         >>> program = DecisionProgram(rule="argmax", n_outputs=3, batch=2, n_answerers=5)
-        >>> program.decode([[0, 1, 0], [0, 0, 1]])
-        array([1, 2])
+        >>> program.decode([[22], [0]], [[21, 22, 23], [31, 32, 33]])
+        (array([ 1, -1]), array([False,  True]))
         """
         opened = whole_table(outcome, self.output_shape)
-        if opened.min(initial=0) < 0 or opened.max(initial=0) > (2 if self.is_confident else 1):
+        keys = whole_table(codes, (self.batch, self.n_codes)).reshape(*self.output_shape, -1)
+        with np.errstate(over="ignore"):
+            # Of labels: no, yes; or silent, no, yes. Of classes each has a code, to which that of silence is
+            # added where there is one.
+            if self.is_multilabel:
+                known = np.cumsum(keys, axis=2)
+            elif self.is_confident:
+                known = np.concatenate([keys[..., -1:], keys[..., :-1] + keys[..., -1:]], axis=2)
+            else:
+                known = keys
+        told = opened[..., None] == known
+        void = opened == 0
+        if (told.sum(axis=2) + void != 1).any():
             raise ValueError(
-                "Expected an outcome of small numbers, got others: the shares do not fit together."
+                "Expected an outcome of this asker's codes, got others: the guardian's share was changed."
             )
-        if self.is_multilabel:
-            told = opened if self.rule == "labels" else opened - 1  # 0 silent, 1 no, 2 yes
-            return np.where(self.totals > 0, told, SILENT)
-        if (opened.sum(axis=1) > 1).any():
-            raise ValueError(
-                "Expected at most one class per query, got more: the shares do not fit together."
-            )
-        return np.where(opened.any(axis=1), opened.argmax(axis=1), SILENT).astype(np.int64)
+        place = np.where(void, SILENT, told.argmax(axis=2) - self.is_confident)
+        if not self.is_multilabel:
+            return place[:, 0].astype(np.int64), void[:, 0]
+        return np.where(self.totals > 0, place, SILENT).astype(np.int64), void & (self.totals > 0)
 
 
 def _require_known(program: Any, **words: Any) -> None:

@@ -3,11 +3,10 @@
 Votes are integers, so their noise is too: discrete Gaussian and Laplace, drawn with integer
 arithmetic from rational parameters. No float takes part in a sampling decision.
 
-There are two samplers of the same laws. Secure noise is read off a table of the cumulative law
-(`_noise_table`) as long as the table is small. Seeded noise, and secure noise of larger scales, comes
-from coins by rejection: a seed has to give the draws that it always gave. Every coin compares a
-uniform real with a rational, both read in blocks of 62 binary digits: one block nearly always decides,
-and equal blocks are settled by reading on.
+There are two samplers of the same laws. Secure noise (`_noise_table`) compares random words with tables,
+and does the same work whatever comes out. Seeded noise comes from coins by rejection: a seed has to give
+the draws that it always gave. Every coin compares a uniform real with a rational, both read in blocks of
+62 binary digits: one block nearly always decides, and equal blocks are settled by reading on.
 
 No random byte outlives the call that read it, so there is no buffer for a forked child to inherit, for
 threads to share or for a pickle to carry.
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 
 from ..errors import require_count, require_positive
 from . import _noise_table
-from ._noise_table import Table
+from ._noise_table import Bits, Spread, Table
 from ._scipy import ndtri
 
 Integers = NDArray[np.int64]
@@ -209,22 +208,25 @@ def _as_fraction(name: str, value: Any) -> Fraction:
     return exact
 
 
-def _secure_law(name: str, value: Any, is_gaussian: bool) -> _Sampler | Table:
-    """Return what draws a law for a secure source: a table if it is small, else coins."""
+_Law = _Sampler | Table | Spread | Bits
+
+
+def _secure_law(name: str, value: Any, is_gaussian: bool) -> _Law:
+    """Return what draws a law for a secure source: its table if that is small."""
     parameter = _as_fraction(name, value)
     if parameter <= _noise_table.LARGEST["gaussian" if is_gaussian else "laplace"]:
         return _noise_table.table(parameter, is_gaussian)
-    return _sampler(parameter, is_gaussian)
+    return _noise_table.by_coins(parameter, is_gaussian)
 
 
 @lru_cache(maxsize=32, typed=True)  # So that True is refused after 1 was not.
-def _secure_law_of_number(name: str, value: float, is_gaussian: bool) -> _Sampler | Table:
+def _secure_law_of_number(name: str, value: float, is_gaussian: bool) -> _Law:
     # To make a Fraction, or to hash one, takes longer than a draw.
     return _secure_law(name, value, is_gaussian)
 
 
 @lru_cache(maxsize=32)
-def _secure_law_of_ratio(name: str, numerator: int, denominator: int, is_gaussian: bool) -> _Sampler | Table:
+def _secure_law_of_ratio(name: str, numerator: int, denominator: int, is_gaussian: bool) -> _Law:
     return _secure_law(name, Fraction(numerator, denominator), is_gaussian)
 
 
@@ -242,11 +244,14 @@ class Noise:
 
     Guarantee: the integer draws have exactly the stated distribution if the bytes are uniform;
                a float parameter is taken at its exact value.
-    Assumes:   a sound system generator, and nobody who times the draws. Secure draws take one look-up
-               each, and another for one in 30 at sigma 400; memory is read at places that depend on
-               the draw. Rejections (seeded noise, sigma above 2,048, scales above 512) take time.
-    Reference: inversion of the cumulative law, enclosed in integers; else Canonne, Kamath, Steinke
-               2020, Algorithms 1 to 3 (2 in blocks of floor(scale)).
+               Up to 2^16 secure integer draws in one call, and more above sigma 2,048 or scale 512,
+               read the same words and the same table entries whatever comes out, but for one draw in
+               2^48 or fewer. Refused proposals take time, independently of the values returned.
+    Assumes:   a sound system generator. Nobody who times these: seeded noise, larger calls of smaller
+               scales, `choose`, and how many noisy maxima tie in `break_ties`.
+    Reference: inversion of the cumulative law, enclosed in integers, and coins for each binary digit
+               (`Spread`, `Bits`); for seeds Canonne, Kamath, Steinke 2020, Algorithms 1 to 3 (2 in
+               blocks of floor(scale)).
 
     >>> seeded(7)
     Noise(seeded)
@@ -267,7 +272,7 @@ class Noise:
     def __repr__(self) -> str:
         return f"Noise({self.name})"
 
-    def _drawer(self, name: str, value: Any, is_gaussian: bool) -> _Sampler | Table:
+    def _drawer(self, name: str, value: Any, is_gaussian: bool) -> _Law:
         if self._read is not os.urandom:
             return _sampler(_as_fraction(name, value), is_gaussian)
         if type(value) is float or type(value) is int:
@@ -295,6 +300,8 @@ class Noise:
     def integers_below(self, bounds: Integers) -> Integers:
         """Draw for each bound an integer from 0 to bound - 1, exactly uniform, by rejection.
 
+        How many are drawn again depends on the bounds, and is independent of what is returned.
+
         >>> seeded(7).integers_below(np.array([1, 6, 6]))
         array([0, 3, 5])
         """
@@ -319,6 +326,8 @@ class Noise:
     def break_ties(self, noisy: Integers) -> Integers:
         """Return for each row of noisy counts the place of its maximum, any of several equally likely.
 
+        A tie is broken by a further draw, which takes time: it shows how many rows tie, not where.
+
         >>> seeded(7).break_ties(np.array([[1, 5, 2], [4, 4, 0]]))
         array([1, 1])
         """
@@ -333,6 +342,7 @@ class Noise:
         """Draw for each row of scores a place, with probability proportional to exp(score / scale).
 
         By rejection: a place is proposed uniformly and kept with probability exp((score - best) / scale).
+        What a proposal takes depends on its score: the time is not independent of the scores.
 
         >>> seeded(7).choose(np.array([[0, 40, 3], [9, 0, 9]]), 2)
         array([1, 2])

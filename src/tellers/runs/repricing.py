@@ -11,6 +11,7 @@ from ..accounting.costs import independent_cost
 from ..ledger.base import Entry
 from ..mechanisms.base import Mechanism
 from ..mechanisms.registry import EVENTS
+from ..mechanisms.suprema import range_price
 from ..privacy._price import delta_of, with_delta
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import SILENT
@@ -82,6 +83,7 @@ def _reprice(entry: Entry) -> Repriced:
         return Repriced(entry.key, named, n_queries, entry.charged, None, why)
     try:
         mechanism: Mechanism = EVENTS[named](**event.get("parameters", {}))
+        ranges = range_price(**event["ranges"]) * n_queries if "ranges" in event else RdpCurve.zero()
     except (TypeError, ValueError):
         why = "its parameters are not those of this version"
         return Repriced(entry.key, named, n_queries, entry.charged, None, why)
@@ -92,5 +94,6 @@ def _reprice(entry: Entry) -> Repriced:
     asked = None if release is None else int((release.answered | (release.labels == SILENT)).sum())
     known = {name: event[name] for name in ("n_teachers", "n_classes") if type(event.get(name)) is int}
     cost = independent_cost(mechanism, int(n_queries), n_answers=n_answers, n_asked=asked, **known)
+    cost = cost + ranges  # what parties are told of votes out of range
     cost = with_delta(cost, max(delta_of(cost), delta_of(entry.charged)))  # a test keeps its part of delta
     return Repriced(entry.key, named, int(n_queries), entry.charged, cost)

@@ -24,6 +24,7 @@ from ..privacy._price import delta_of
 from ..privacy.rdp import DEFAULT_ORDERS, Floats, RdpCurve
 from ..privacy.release import SILENT, Release, describe
 from ..privacy.votes import Integers, Unit, Votes
+from ._any_shares import check_any_shares
 from ._draws import (
     ROUNDING,
     Drawn,
@@ -273,6 +274,9 @@ def check_mechanism(
 
     `student` are rows of probabilities, taken in turn, for mechanisms that want them.
 
+    One that parties may compute (`confidential`) is tried with an asker that lies, too: whatever is added to
+    the shares that it is computed from, its noise hides one vote.
+
     A mechanism that is paid by the batch (`batch_price`) is tried by whole batches, of its own size where it
     has a field `n_queries`: its price is a curve that does not fall with the order, the same each time; no
     release costs more, or adds more to delta; and no event over all that a batch tells proves, at neighbours
@@ -312,6 +316,8 @@ def check_mechanism(
     described = check_description(mechanism)
     trial = Trial(mechanism, votes.replaced(ballots=None), student_rows(student, votes), seed)
     price = _check_price(mechanism, votes.unit, n_teachers=n_teachers, n_classes=n_classes)
+    if getattr(mechanism, "confidential", False):
+        check_any_shares(mechanism)
     _check_releases(trial, price)
     _check_kinds(mechanism, votes)
     settings = list(_settings(trial, student, rng))
@@ -785,6 +791,8 @@ def check_label_mechanism(
     rng = np.random.default_rng(seed)
     votes = random_label_votes(rng, mechanism, n_teachers=n_teachers, n_queries=n_random)
     price = _check_price(mechanism, Unit(), n_teachers=n_teachers)
+    if getattr(mechanism, "confidential", False) and mechanism.resolution == 1:
+        check_any_shares(mechanism)
     trial = Trial(mechanism, votes, None, seed)
     _check_kinds(mechanism, votes)
     _check_releases(trial, price)

@@ -289,8 +289,7 @@ Every option is here with its default; lines that begin with # are comments."""
         if hasattr(kind, "confidential"):
             return ""
         known = ", ".join(confidential_names())
-        words = f'Expected one of {known}, which parties can compute, got "{self.mechanism.name}".'
-        return f"{words} {getattr(kind, 'why_not_confidential', '')}".rstrip()
+        return f'Expected one of {known}, which parties can compute, got "{self.mechanism.name}".'
 
     def _rules(self, _whole: Any) -> Iterator[Problem]:
         role, seen = self.party.role, {self.party.name}
