@@ -6,11 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from tellers import Accountant, Budget, GNMax, LabelVotes, MemoryLedger, Unit, Votes, noise
+from tellers import Accountant, Budget, GNMax, LabelVotes, MemoryLedger, Votes, noise
 from tellers.errors import BudgetExhausted
 from tellers.mechanisms import Binary, ConfidentBinary, GNThreshold
 from tellers.parties import deal_members
 from tellers.parties._last_step import draw
+from tellers.parties._ledger import query_price
 from tellers.parties.collaboration.learning import (
     answering,
     ask_members,
@@ -113,7 +114,7 @@ def test_the_asker_does_not_vote_and_does_not_pay():
     assert told.tolist() == [1, 1, 1, 1]
     assert members[0].model.n_asked == 0
     assert [member.model.n_asked for member in members[1:]] == [1] * 5
-    price = GNMax(sigma=0.5).price(Unit()) * 4
+    price = query_price(GNMax(sigma=0.5), 4)
     assert not ledgers["party-0"].entries()
     for name in ("party-1", "party-5"):
         np.testing.assert_allclose(ledgers[name].spent.values, price.values)
@@ -123,7 +124,7 @@ def test_the_asker_does_not_vote_and_does_not_pay():
 
 def test_two_askers_add_up_on_the_books_of_those_who_answer_both():
     members = parrots(0, 1, 1, 1)
-    ledgers, one = books_of(members, 500.0), GNMax(sigma=0.5).price(Unit())
+    ledgers, one = books_of(members, 500.0), query_price(GNMax(sigma=0.5), 1)
     how = {"members": members, "mechanism": GNMax(sigma=0.5), "ledgers": ledgers, "n_outputs": 2}
     for asker in members[:2]:
         ask_members(asker, np.zeros((3, 1)), noise=noise.seeded(7), key=asker.name, **how)
