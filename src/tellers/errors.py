@@ -17,6 +17,7 @@
       LinkFailed         the other party of a secret computation is gone, late, or not who it should be
       PeerRefused        another party showed a wrong certificate, or sent what does not belong
       RoundAborted       a confidential query ended without an answer
+        OutcomeChanged   its outcome was changed on the way: charged, and ask on as if it were not
 
 Bad arguments stay ValueError and TypeError. A message says what was expected, what came and
 what to do; it never carries a tally.
@@ -93,6 +94,10 @@ class PeerRefused(TellersError, ConnectionError):
 
 class RoundAborted(TellersError, RuntimeError):
     """A confidential query ended without an answer; the message says why, and whether it was charged."""
+
+
+class OutcomeChanged(RoundAborted):
+    """An outcome that was changed on its way; nothing that the guardian sees may depend on that."""
 
 
 class ClipsRefused(TellersError, ValueError):

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tellers.cli.party_ask import Journal, journal_of
-from tellers.errors import RoundAborted
+from tellers.errors import OutcomeChanged, RoundAborted
 from tellers.mechanisms import GNMax
 from tellers.parties import ask
 from tellers.parties._guard import LENT
@@ -58,6 +58,9 @@ class Teller:
             raise KeyboardInterrupt
         if word == "lost":
             raise RoundAborted("The guardian is gone. It may have been charged, and is not tried again.")
+        if word == "changed":
+            Teller.asked.append("changed")
+            raise OutcomeChanged("Expected an outcome of codes. The query stays charged.")
         if word in ("free", "retried", "lent"):
             note(qid, False)
             if word == "lent":
@@ -68,7 +71,12 @@ class Teller:
             note(qid, True)
         Teller.asked.append(rows[:, 0].astype(int).tolist())
         return SimpleNamespace(
-            qid=qid, labels=rows[:, 0].astype(np.int64), parties=("north", "south"), seconds=1.0, n_bytes=10
+            qid=qid,
+            labels=rows[:, 0].astype(np.int64),
+            parties=("north", "south"),
+            seconds=1.0,
+            n_bytes=10,
+            n_void=int(word == "void"),
         )
 
 
@@ -102,6 +110,18 @@ def labels(path):
 
 def right(*rows):
     return {row: row for row in rows}
+
+
+def test_what_follows_an_outcome_that_was_changed_is_asked_all_the_same(tmp_path, teller):
+    # A guardian that changes an outcome for one label only would hear by the next query whether it was that.
+    code, out, err = teller(script=["void", "changed", "labels"])
+    assert code == 2
+    told = json.loads(out)
+    assert [rows if rows == "changed" else len(rows) for rows in Teller.asked] == [10, "changed", 5]
+    assert (told["n_labelled"], told["n_lost"]) == (15, 10)
+    assert [batch["n_void"] for batch in told["batches"]] == [1, 0]
+    assert "an outcome of codes" in " ".join(err.split())
+    assert labels(tmp_path / "labels.csv") == right(*range(10), *range(20, 25))
 
 
 def test_an_interrupted_file_goes_on_where_it_stopped(tmp_path, teller):

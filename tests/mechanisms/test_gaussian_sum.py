@@ -540,7 +540,7 @@ def test_networks_clusters_files_and_parties_refuse_scores(tmp_path):
     )
     with pytest.raises(TypeError, match="Ask the room itself"):
         label_pool(room, X[:5], seed=7)
-    with pytest.raises(ConfigError, match="which parties can compute"):
+    with pytest.raises(ConfigError, match="64 hexadecimal digits that `tellers party pool` printed"):
         replace(example_settings("answerer"), mechanism=MechanismConfig(name="gaussian-sum"))
     audited = audit_sum(GaussianSum(1.0, steps=64), delta=1e-3, noise=noise.seeded(7), n_samples=4000)
     assert 0 < audited.epsilon < audited.claim

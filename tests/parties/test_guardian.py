@@ -713,3 +713,18 @@ TestLiars = Liars.TestCase
 TestLiars.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestSession = Session.TestCase
 TestSession.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_what_was_asked_before_sums_were_held_to_a_range_is_repriced_for_an_asker_that_lies():
+    ledger = MemoryLedger(Accountant(Budget(100.0, 1e-5)))
+    old = {"noise": "secure", "unit": "one ballot", "n_queries": 3, "outcome": "at the asker"}
+    named = {
+        "GNMax": {"sigma": 8.0},
+        "ConfidentGNMax": {"sigma": 8.0, "threshold": 5.0, "sigma_threshold": 9.0},
+    }
+    for name, given in named.items():
+        ledger.reserve(name, RdpCurve.zcdp(0.1), event={"mechanism": name, "parameters": given, **old})
+    plain, confident = reprice(ledger.entries()).questions
+    np.testing.assert_allclose(plain.repriced.values, 3 * GNMax(sigma=8.0).histogram_price(Unit()).values)
+    assert confident.repriced is None
+    assert "no price for an asker that changed its sum" in confident.why

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..errors import RoundAborted
+from ..errors import OutcomeChanged, RoundAborted
 from ..privacy._files import MOST_TEXT, cap, load_npy, read_bounded, sync_folder, write_whole
 from ..runs.settings.party import PartySettings
 
@@ -223,6 +223,12 @@ def ask_in_batches(
                 for start, end in spans:
                     try:
                         one = asker.ask(rows[start:end], note=journal.noting((start, end)))
+                    except OutcomeChanged as changed:
+                        # What follows is asked all the same: a guardian must not hear what it changed.
+                        error = str(changed)
+                        if advance is not None:
+                            advance(1)
+                        continue
                     except RoundAborted as aborted:
                         error = str(aborted)
                         if LENT in error:
@@ -232,7 +238,7 @@ def ask_in_batches(
                         (start, end),
                         {
                             "labels": one.labels.tolist(), "qid": one.qid, "answering": list(one.parties),
-                            "seconds": round(one.seconds, 3), "n_bytes": one.n_bytes,
+                            "seconds": round(one.seconds, 3), "n_bytes": one.n_bytes, "n_void": one.n_void,
                         },
                     )  # fmt: skip
                     _write(out, *journal.labelled())
@@ -283,6 +289,7 @@ def _lost(journal: Journal, asker: Any, delta: float, *, again: bool) -> str:
 def _summary(settings: PartySettings, batch: dict[str, Any]) -> dict[str, Any]:
     start, end = batch["span"]
     kept = {name: batch[name] for name in ("qid", "answering", "seconds", "n_bytes")}
+    kept["n_void"] = batch.get("n_void", 0)
     unknown = _unknown(settings, batch["answering"])
     return {"rows": [start, end], "n_queries": end - start, **kept, "unknown_labels": unknown}
 

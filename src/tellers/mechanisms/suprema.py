@@ -18,10 +18,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..privacy._clock import ClockFamily
 from ..privacy._price import Item, Price
 from ..privacy.rdp import RdpCurve, check_orders
 from ..privacy.votes import Unit
-from ._clock import ArgmaxClock, CheckClock, squared_moves
+from ._clock import ArgmaxClock, CheckClock, KeptTables, SumClock, squared_moves
 from ._laws import DiscreteGaussian, Floats
 
 # The search steps by sigma/16 through a function of scale sigma and fits a parabola at the top, which
@@ -79,7 +80,31 @@ def range_price(sigma: float, n_moved: int) -> RdpCurve:
     >>> round(float(range_price(256.0, 2).values[0] / range_price(256.0, 1).values[0]), 9)
     2.0
     """
-    return gaussian_price(sigma, Unit(1.0, 1.0, 1.0)) * n_moved
+    return gaussian_price(sigma, Unit(float(n_moved), math.sqrt(n_moved), 1.0))
+
+
+def with_ranges(price: Price, sigma: float, n_moved: int) -> RdpCurve:
+    """Return a price and that of the ranges of its counts: on a clock, where it can be, as one item.
+
+    A clock takes items of several kinds at the dearest level of all of them, which costs more.
+
+    >>> [n for n, _, _ in with_ranges(answer_price(8.0, Unit()), 256.0, 2).terms]
+    [1]
+    """
+    total = price + range_price(sigma, n_moved)
+    counts = {n for n, _, _ in price.terms}
+    each = counts.pop() if len(counts) == 1 else n_moved + 1
+    ranges = None if n_moved % each else squared_moves(sigma, math.sqrt(n_moved // each), 1.0)
+    parts, times = list[ClockFamily](), list[int]()
+    for _, item, _ in price.terms:
+        whole = item.clock if isinstance(item.clock, SumClock) else None
+        if ranges is None or not isinstance(item.clock, KeptTables):
+            return total
+        parts += [item.clock] if whole is None else whole.parts
+        times += [1] if whole is None else [max(seen) for seen in zip(*whole.kinds, strict=True)]
+    assert ranges is not None
+    clock = SumClock((*parts, ranges), ((*times, 1),))
+    return Item((RdpCurve(total.orders, total.values / each),), clock).price() * each
 
 
 @lru_cache(maxsize=1024)

@@ -16,10 +16,11 @@ those who answer know label j: limits are of these n_j, and a label that none of
 **Whatever is handed in, the price holds.** Nobody can hold an asker to its sum, nor an answering party to its
 mask: either may add any number, modulo 2^64, so t is any vector of the ring, and one ballot still moves it by
 one vote in two places at most. (1) If some t_j is far out, by 2^44 say, so is t_j + r_j, whose noise never is
-as large (a chance below e^-8000): the row is void before and after a ballot moves. (2) Otherwise every t_j
-stands for one whole number below 2^45 in size, no comparison below wraps around, and what comes out is made
-of two independent things: the row's own mechanism on these whole numbers, whose price is for all of them,
-negative ones and those beyond n too; and the bits t_j + r_j in range, which tell no more than t_j + r_j does.
+as large (a chance below e^-6000, which no delta notices): the row is void before and after. (2) Otherwise
+every t_j stands for one whole number below 2^45 in size, no comparison below wraps around, and what comes out
+is made of two independent things: the row's own mechanism on these whole numbers, whose price is for all of
+them, negative ones and those beyond n too; and the bits t_j + r_j in range, which tell no more than t_j + r_j
+does.
 So the price is the mechanism's and that of Gaussian noise on as many counts as a ballot moves. The noise of
 ranges is `RANGE_NOISE` times that of the answer: it adds less than a 500th to a price.
 
@@ -38,6 +39,7 @@ import numpy as np
 
 from ..mechanisms._check import whole_thresholds
 from ..mechanisms.registry import EVENTS, answers_of
+from ..privacy._noise_table import TIMED
 from ..privacy.noise import Noise
 from ..privacy.release import SILENT
 from ._ring import Integers, ring_sum
@@ -166,15 +168,15 @@ def draw(
     # In the order of `release`: the same seed then gives the same labels, here and in one room.
     if answers_of(mechanism) == "labels":
         if mechanism.has_bar:
-            check = noise.discrete_gaussian(mechanism.bar_sigma, masks.shape)
-        answer = noise.discrete_gaussian(mechanism.sum_sigma, masks.shape)
+            check = _gaussian(noise, mechanism.bar_sigma, masks.shape)
+        answer = _gaussian(noise, mechanism.sum_sigma, masks.shape)
         ranks = None
     else:
         if mechanism.has_bar:
             check = noise.discrete_gaussian(mechanism.sigma_threshold, (len(masks), 1))
-        answer = noise.discrete_gaussian(mechanism.sigma, masks.shape)
+        answer = _gaussian(noise, mechanism.sigma, masks.shape)
         ranks = _ranks(masks.shape, noise)
-    ranges = None if in_one_room else noise.discrete_gaussian(ranges_of(mechanism)["sigma"], masks.shape)
+    ranges = None if in_one_room else _gaussian(noise, ranges_of(mechanism)["sigma"], masks.shape)
     return LastStep(rule, masks, answer, ranges, ranks, check)
 
 
@@ -207,6 +209,17 @@ def require_outputs(mechanism: Any, shape: tuple[int, ...]) -> None:
         raise ValueError(f"Expected queries x at least 2 classes, got shape {shape}.")
     if n_labels is not None and (len(shape) != 2 or shape[1] != n_labels):
         raise ValueError(f"Expected queries x the {n_labels} labels of the mechanism, got shape {shape}.")
+
+
+def _gaussian(noise: Noise, sigma: Any, shape: tuple[int, ...]) -> Integers:
+    """Draw noise, in calls that are small enough to take the same work whatever comes out."""
+    n_rows = max(1, TIMED // shape[1])
+    if not noise.is_secure or shape[0] <= n_rows:
+        return noise.discrete_gaussian(sigma, shape)
+    starts = range(0, shape[0], n_rows)
+    return np.concatenate(
+        [noise.discrete_gaussian(sigma, (min(n_rows, shape[0] - start), shape[1])) for start in starts]
+    )
 
 
 def _ranks(shape: tuple[int, ...], noise: Noise) -> Integers:

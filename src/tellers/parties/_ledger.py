@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import TellersError
 from ..ledger.base import Ledger, Ticket
-from ..mechanisms.suprema import range_price
+from ..mechanisms.suprema import with_ranges
 from ..privacy.budget import Accountant
 from ..privacy.noise import Noise
 from ..privacy.rdp import RdpCurve
@@ -79,8 +79,7 @@ def query_price(mechanism: Any, n_queries: int, *, known: Iterable[Iterable[int]
         whole: RdpCurve = mechanism.batch_price(Unit()) * n_queries
         return whole
     moved = moved_by(mechanism, known)
-    price: RdpCurve = (range_price(**ranges_of(moved)) + moved.price(Unit())) * n_queries
-    return price
+    return with_ranges(moved.price(Unit()), **ranges_of(moved)) * n_queries
 
 
 def affords(ledger: Ledger, price: RdpCurve) -> bool:

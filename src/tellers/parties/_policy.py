@@ -187,7 +187,7 @@ class PartyContext:
         quotas = dict.fromkeys(settings.askers, settings.limits.queries_per_asker)
         session, hardening = settings.session, settings.hardening
         if self.is_sum:  # masks and noise of a sum are in its entries and its steps
-            session = replace(session, n_outputs=settings.n_entries)
+            session = replace(session, n_outputs=settings.n_entries, max_queries=1)
             if hardening.noise_sigma is not None:
                 hardening = replace(hardening, noise_sigma=hardening.noise_sigma * self.mechanism.steps)
         return Policy(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..errors import LinkFailed, PeerRefused, RoundAborted, TellersError
+from ..errors import LinkFailed, OutcomeChanged, PeerRefused, RoundAborted, TellersError
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import Release
 from ..runs.settings.party import PartySettings
@@ -138,9 +138,11 @@ class AskRole:
     def ask(self, X: ArrayLike, *, n_retries: int = 2, note: Note | None = None) -> LabelledBatch:
         """Return the labels of at most `max_queries` rows; what failed before it cost anybody is tried again.
 
-        RoundAborted says that there are no labels, why, and whether the query was charged. `note` is called
-        with the id of a query and True before it may be charged, and with False if it was not after all: who
-        writes that down knows after a crash what may have been paid for.
+        RoundAborted says that there are no labels, why, and whether the query was charged. OutcomeChanged is
+        one of these: ask on as if there were labels, or the guardian hears which outcome it changed.
+
+        `note` is called with the id of a query and True before it may be charged, and with False if it was
+        not after all: who writes that down knows after a crash what may have been paid for.
 
         >>> from tellers.runs.settings.party import example_settings
         >>> AskRole(example_settings("asker")).ask(np.zeros((101, 1)))
@@ -277,7 +279,7 @@ class _Attempt:
         try:
             labels, void = opened.program.decode(opened.outcome, opened.codes)
         except ValueError as error:
-            raise RoundAborted(f"{error} There are no labels, and the query stays charged.") from None
+            raise OutcomeChanged(f"{error} There are no labels, and the query stays charged.") from None
         n_void = int(void.sum())
         if n_void:
             self._asker._say(

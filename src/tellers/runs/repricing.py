@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from ..accounting.costs import independent_cost
 from ..ledger.base import Entry
 from ..mechanisms.base import Mechanism
+from ..mechanisms.gnmax import GNMax
 from ..mechanisms.registry import EVENTS
 from ..mechanisms.suprema import range_price
 from ..privacy._price import delta_of, with_delta
 from ..privacy.rdp import RdpCurve
 from ..privacy.release import SILENT
+from ..privacy.votes import Unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +96,13 @@ def _reprice(entry: Entry) -> Repriced:
     asked = None if release is None else int((release.answered | (release.labels == SILENT)).sum())
     known = {name: event[name] for name in ("n_teachers", "n_classes") if type(event.get(name)) is int}
     cost = independent_cost(mechanism, int(n_queries), n_answers=n_answers, n_asked=asked, **known)
+    if event.get("outcome") == "at the asker" and "ranges" not in event:
+        # Asked before sums were held to a range: an asker could turn comparisons of classes round.
+        if named == "ConfidentGNMax":
+            why = "its check has no price for an asker that changed its sum"
+            return Repriced(entry.key, named, n_queries, entry.charged, None, why)
+        if isinstance(mechanism, GNMax):
+            cost = mechanism.histogram_price(Unit()) * int(n_queries)
     cost = cost + ranges  # what parties are told of votes out of range
     cost = with_delta(cost, max(delta_of(cost), delta_of(entry.charged)))  # a test keeps its part of delta
     return Repriced(entry.key, named, int(n_queries), entry.charged, cost)
