@@ -10,7 +10,7 @@ from tellers.errors import RoundAborted
 from tellers.parties import AskRole
 
 from . import instrumented_party
-from .process_network import ProcessNetwork, begin, charged, compare
+from .process_network import ProcessNetwork, begin, charged, compare, wait_for
 
 pytestmark = pytest.mark.campaign
 N = 2
