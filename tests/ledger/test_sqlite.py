@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import random
 import sqlite3
 import threading
 import time
@@ -254,6 +255,26 @@ def test_a_damaged_file_is_refused(path):
     path.write_bytes(bytes(content))
     with pytest.raises(LedgerConflict):
         open_ledger(path).verify()
+
+
+def test_wherever_a_file_is_damaged_it_is_refused_in_words_or_as_good_as_it_was(path):
+    # Seed 5 meets lengths of texts that are out of bounds, and texts that are none.
+    written(path, n=20)
+    with open_ledger(path) as ledger:
+        n_entries = ledger.count()
+    good, rng, refused = path.read_bytes(), random.Random(5), 0
+    for _ in range(200):
+        at, n = rng.randrange(100, len(good) - 600), rng.choice([1, 4, 50, 600])
+        path.write_bytes(good[:at] + rng.randbytes(n) + good[at + n :])
+        try:
+            with open_ledger(path) as ledger:
+                ledger.verify()
+                assert ledger.count() == n_entries
+        except LedgerConflict:
+            refused += 1
+        for rest in ("-wal", "-shm"):
+            path.with_name(path.name + rest).unlink(missing_ok=True)
+    assert 50 < refused < 180
 
 
 @pytest.mark.parametrize(

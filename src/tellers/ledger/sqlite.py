@@ -263,11 +263,20 @@ def _marks(values: Sequence[Any]) -> str:
     return ", ".join("?" * len(values))
 
 
+def _damaged(file: Path, error: Exception) -> LedgerConflict:
+    return LedgerConflict(
+        f"Expected a ledger in {file.name}, got a file that is none or is damaged ({error}). "
+        "Nothing was written. Name another file, or restore this one from a backup."
+    )
+
+
 @contextmanager
 def plain_words(file: Path, timeout: float) -> Iterator[None]:
     """Say what SQLite's errors mean for a ledger. None of them was followed by a commit."""
     try:
         yield
+    except UnicodeDecodeError as error:  # SQLite quotes what it could not read
+        raise _damaged(file, error) from error
     except sqlite3.Error as error:
         name = _name(error)
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
@@ -275,11 +284,8 @@ def plain_words(file: Path, timeout: float) -> Iterator[None]:
                 f"Expected {file.name} to be free within {timeout:g} s, another writer holds it. "
                 "Nothing was written; try again, or look for a process that hangs."
             ) from error
-        if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
-            raise LedgerConflict(
-                f"Expected a ledger in {file.name}, got a file that is none or is damaged ({error}). "
-                "Nothing was written. Name another file, or restore this one from a backup."
-            ) from error
+        if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_TOOBIG")):
+            raise _damaged(file, error) from error
         if isinstance(error, sqlite3.IntegrityError):
             raise LedgerConflict(f"{file.name} refused a line: {error}. Nothing was written.") from error
         raise unusable(file, error) from error
